@@ -11,6 +11,8 @@ import torch
 from critic.runtime.onnx_export import PAIRS, write_graph
 from critic.runtime.onnx_model import ONNX
 from critic.sequence.evidence import EVIDENCE
+from critic.sequence.settings import Settings as CriticSettings
+from critic.tagger.settings import Settings as TaggerSettings
 from critic.weights import HEAD, find_head, rescale_head
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
@@ -136,7 +138,13 @@ def export(
         usage = _critic_usage(sidecar.layout, sidecar.thresholds, one_logit=True)
         return replace(card_of(sidecar), usage=usage)
 
-    return export_folder(checkpoint, output_dir, card=card, compare=_compare, finish=finish)
+    return export_folder(checkpoint, output_dir, settings=_read_settings, card=card, compare=_compare, finish=finish)
+
+
+def _read_settings(sidecar: Sidecar) -> CriticSettings | TaggerSettings:
+    if sidecar.kind not in (CRITIC, TAGGER):
+        raise UserError(f"kind is {sidecar.kind!r}, and the export is for {CRITIC} and {TAGGER}")
+    return CriticSettings.from_sidecar(sidecar) if sidecar.kind == CRITIC else TaggerSettings.from_sidecar(sidecar)
 
 
 def _reduce_to_one_logit(folder: Path) -> None:

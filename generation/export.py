@@ -56,7 +56,9 @@ def export(checkpoint: str, output_dir: str) -> Report:
 
     It is reloaded in plain transformers, and DoHA by the class in this package.
     """
-    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, reloaded_in=_reloaded_in)
+    return export_folder(
+        checkpoint, output_dir, settings=Settings.from_sidecar, card=_card, compare=_compare, reloaded_in=_reloaded_in
+    )
 
 
 def _reloaded_in(sidecar: Sidecar) -> str:

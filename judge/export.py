@@ -44,7 +44,9 @@ def export(checkpoint: str, output_dir: str) -> Report:
 
     Adapters are merged into their base.
     """
-    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, copy_model=_copy)
+    return export_folder(
+        checkpoint, output_dir, settings=Settings.from_sidecar, card=_card, compare=_compare, copy_model=_copy
+    )
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
-from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored
+from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, parse, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
@@ -170,6 +170,7 @@ def export_folder(
     checkpoint: str,
     output_dir: str,
     *,
+    settings: Callable[[Sidecar], Any],
     card: Callable[[Sidecar, RunFolder], Card],
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
     reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
@@ -179,6 +180,7 @@ def export_folder(
     """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
     Args:
+        settings: Reads the settings of the model, which refuses an incomplete sidecar.
         card: Returns the texts of the model card.
         compare: Returns the number of compared logits, and the largest difference from the run's checkpoint.
         reloaded_in: Returns the program that `compare` reloads the folder in.
@@ -186,7 +188,7 @@ def export_folder(
         finish: Adds files to the folder before it gets its final name.
 
     Raises:
-        UserError: The output folder is not empty, or the reloaded model differs.
+        UserError: The output folder is not empty, the sidecar is incomplete, or the reloaded model differs.
     """
     target = Path(output_dir)
     if target.exists() and any(target.iterdir()):
@@ -201,6 +203,7 @@ def export_folder(
             hint="give a run's folder",
         )
     check_folder(source)
+    parse(source, lambda: settings(sidecar))
     with atomic_folder(target) as unfinished:
         if copy_model:
             copy_model(source, unfinished)

@@ -104,7 +104,8 @@ def plot_positions(stats: CorpusStats) -> "Figure | None":
     last = figure.axes[max(1, len(rows)) - 1]
     last.set_xticks([0, 0.25, 0.5, 0.75, 1])
     last.xaxis.set_major_formatter(percent_axis())
-    last.set_xlabel(f"position in the response; colour: share of the task's spans in each {_step(rows)} of it")
+    step = f"{1 / len(next(iter(rows.values()))):.0%}" if rows else "part"
+    last.set_xlabel(f"position in the response; colour: share of the task's spans in each {step} of it")
     figure.axes[0].set_title("Where hallucinated spans lie in responses")
     return figure
 
@@ -158,10 +159,6 @@ def plot_models(stats: CorpusStats) -> "Figure | None":
     axes.set_title("Density of hallucination by generator and task")
     axes.legend(loc="best")
     return figure
-
-
-def _step(rows: Mapping[str, Sequence[float]]) -> str:
-    return f"{1 / len(next(iter(rows.values()))):.0%}" if rows else "part"
 
 
 def _dark(colour: str) -> bool:

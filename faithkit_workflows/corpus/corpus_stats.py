@@ -96,12 +96,6 @@ class CorpusStats:
     def has_spans(self) -> bool:
         return self.counts.num_marked > 0
 
-    @property
-    def has_dialogues(self) -> bool:
-        """Reports whether dialogues have more than two turns, or edits or rounds are known."""
-        some = self.dialogues.values()
-        return any(one.turns_each > 2.5 or one.edited is not None or one.rounds is not None for one in some)
-
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain containers, for JSON."""
         return {name: _plain(getattr(self, name)) for name in CorpusStats.__slots__}

@@ -36,7 +36,8 @@ def build_corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "
     tables = [_basic(stats, f"{prefix}responses and hallucination", dataset)]
     if full:
         tables.append(_lengths(stats, f"{prefix}lengths"))
-        if stats.has_dialogues:
+        some = stats.dialogues.values()
+        if any(one.turns_each > 2.5 or one.edited is not None or one.rounds is not None for one in some):
             tables.append(_dialogues(stats, f"{prefix}dialogues", dataset))
         tables += [_facet(stats, name, f"{prefix}by {name.replace('_', ' ')}") for name in stats.facets]
     by_task = any(len(tasks) > 1 for tasks in stats.models.values())  # else the table by model has the same numbers

@@ -105,15 +105,13 @@ class Cascade:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example, in their order."""
         for begin in range(0, len(examples), CHUNK_SIZE):
-            yield from self._predict_chunk(examples[begin : begin + CHUNK_SIZE], progress)
-
-    def _predict_chunk(self, examples: Sequence[Example], progress: bool) -> Iterator[Prediction]:
-        first = list(self.cheap.predict_examples(examples, progress=progress))
-        unsure = [example for example, found in zip(examples, first, strict=True) if self.band.contains(found)]
-        second = iter(self.expensive.predict_examples(unsure, progress=progress) if unsure else ())
-        self.num_asked += len(unsure)
-        for found in first:
-            yield self._merge(found, next(second)) if self.band.contains(found) else found
+            chunk = examples[begin : begin + CHUNK_SIZE]
+            first = list(self.cheap.predict_examples(chunk, progress=progress))
+            unsure = [example for example, found in zip(chunk, first, strict=True) if self.band.contains(found)]
+            second = iter(self.expensive.predict_examples(unsure, progress=progress) if unsure else ())
+            self.num_asked += len(unsure)
+            for found in first:
+                yield self._merge(found, next(second)) if self.band.contains(found) else found
 
     def _merge(self, cheap: Prediction, expensive: Prediction) -> Prediction:
         if expensive.label == UNPARSED:

@@ -201,7 +201,10 @@ def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:
     examinee = engine
     if options.examinee is not None and options.examinee != engine_options.model:
         examinee = build_text_engine(replace(engine_options, model=options.examinee))
-        models += [_describe_examinee(config, options.examinee)]
+        if config["engine"]["name"] == OPENAI:
+            models += [describe_judge({"engine": {**config["engine"], "model": options.examinee}}, EXAMINEE)]
+        else:
+            models += describe_helpers({EXAMINEE: options.examinee})[:1]
     examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
 
     def log_all_usage() -> None:
@@ -211,12 +214,6 @@ def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:
             log_usage(one)
 
     return LoadedDetector(examiner, models, log_all_usage)
-
-
-def _describe_examinee(config: Mapping[str, Any], model: str) -> UsedModel:
-    if config["engine"]["name"] == OPENAI:
-        return describe_judge({"engine": {**config["engine"], "model": model}}, EXAMINEE)
-    return describe_helpers({EXAMINEE: model})[0]
 
 
 def read_fitting(
@@ -233,7 +230,11 @@ def read_fitting(
         models: The models that made the predictions.
     """
     if not (config["benchmark"].get("fit_on") or []):
-        return _read_stored_fitting(next((model.path for model in models if model.role == CHECKPOINT), None))
+        sidecar = sidecar_of(next((model.path for model in models if model.role == CHECKPOINT), None))
+        fitting = read_baseline_thresholds(sidecar.origin if sidecar else {})
+        if not fitting.thresholds:
+            log.info("word overlap has no fitted threshold: name labelled rows by benchmark.fit_on=[{dataset, path}]")
+        return fitting
     rows, name = read_fitting_rows(config, benchmark)
     predictions = {}
     if detector is not None:
@@ -270,12 +271,3 @@ def _read_untested_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefi
         hint = "name other rows: benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]"
         raise UserError(f"benchmark.fit_on: no labelled row of {name} is left", place=str(block["path"]), hint=hint)
     return [replace(example, id=prefix + example.id) for example in kept]
-
-
-def _read_stored_fitting(checkpoint: str | None) -> BaselineData:
-    """Reads the thresholds that are stored with a model, fitted on the rows that its own threshold was fitted on."""
-    sidecar = sidecar_of(checkpoint)
-    fitting = read_baseline_thresholds(sidecar.origin if sidecar else {})
-    if not fitting.thresholds:
-        log.info("word overlap has no fitted threshold: name labelled rows by benchmark.fit_on=[{dataset, path}]")
-    return fitting

@@ -138,7 +138,8 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
             judges.append(_fit_judge(name, fit_word_overlap if name == OVERLAP else fit_counted_features, labelled))
             continue
         path = name.removeprefix(NLI)
-        display_name, detector = _shorten_path(path), None
+        folder, detector = Path(path), None
+        display_name = (folder.parent if folder.name == "hf" else folder).name
         if path == name:
             detector = load_detector(path, **options)
         else:
@@ -157,12 +158,6 @@ def list_judge_models(block: Mapping[str, Any]) -> dict[str, str]:
         if name not in (OVERLAP, COUNTED):
             models[f"judge {number}"] = name.removeprefix(NLI)
     return models
-
-
-def _shorten_path(path: str) -> str:
-    """Shortens a path or hub name to its last part; of a run's hf/ folder to the name of the run."""
-    folder = Path(path)
-    return (folder.parent if folder.name == "hf" else folder).name
 
 
 def _fit_judge(name: str, fit: Callable[[Sequence[Example]], Detector], labelled: LabelledRows | None) -> ResponseJudge:

@@ -72,7 +72,10 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         labels = labels_of(answered, name) if kind == NOMINAL else {}
         for label, chosen in labels.items() if len(labels) > 2 else ():  # two labels are complements
             measured[f"{name}/{label}"] = measure(chosen, num_resamples=num_resamples)
-    scheme_labels = _scheme_labels(path.parent / PROJECT)
+    project, scheme_labels = path.parent / PROJECT, dict[str, Mapping[str, str]]()
+    if project.is_dir():  # else the answers are from elsewhere
+        scheme, _ = read_rows(project)
+        scheme_labels = {question.name: question.labels for question in scheme.questions if question.kind == CHOICES}
     compared = _compare(answered, kinds, scheme_labels, num_resamples)
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
     metrics |= {f"{row.column}/{f'{row.system}/' if row.system else ''}mean": row.mean for row in compared}
@@ -106,13 +109,6 @@ def annotations_file(given: str) -> Path:
     """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
     path = Path(given).expanduser()
     return path / ANNOTATIONS if path.is_dir() else path
-
-
-def _scheme_labels(project: Path) -> dict[str, Mapping[str, str]]:
-    """Returns the labels of each question of an annotation project; answers from elsewhere have none."""
-    if not project.is_dir():
-        return {}
-    return {question.name: question.labels for question in read_rows(project)[0].questions if question.kind == CHOICES}
 
 
 def _compare(

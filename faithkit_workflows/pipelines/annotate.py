@@ -75,7 +75,20 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     given: dict[str, dict[str, Answers]] = {row: {} for row in rows}
     for one in annotations:
         given[one.row][one.annotator] = one.answers
-    write_jsonl(run.path / DISAGREEMENTS, (_disagreement(one, given[one.row]) for one in settled if one.disagree))
+    disagreements = (
+        {
+            "id": one.row,
+            "disagree": list(one.disagree),
+            "answers": {
+                name: {question: of.get(question) for question in one.disagree} for name, of in given[one.row].items()
+            },
+            "how": one.how,
+            "open": list(one.open),
+        }
+        for one in settled
+        if one.disagree
+    )
+    write_jsonl(run.path / DISAGREEMENTS, disagreements)
     open_rows = write_jsonl(run.path / TO_DECIDE, open_rows_to_decide(settled, rows, given))
     answered = [Answered(rows[one.row], one.answers) for one in settled if not one.open]
     counts = write_layout(scheme.name, run.path / BENCHMARK, answered)
@@ -141,19 +154,15 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
             yield make_row(scheme, judged, predicted[example.id], suggest=suggest, system=name)
 
 
-def _predictions_file(given: str) -> Path:
-    """Finds a predictions file: the path itself, or the one file of a run."""
-    path = Path(given).expanduser()
-    if not path.is_dir():
-        return path
-    files = sorted((path / PREDICTIONS).glob("*.jsonl"))
-    if len(files) != 1:
-        raise UserError(f"{len(files)} predictions files are in this run", place=given, hint="name one of its files")
-    return files[0]
-
-
 def _predicted(path: str, examples: Sequence[Example]) -> dict[str, Prediction]:
-    found = read_predictions(_predictions_file(path))
+    """Reads the predictions of these examples from a file, or from the one file of a run."""
+    file = Path(path).expanduser()
+    if file.is_dir():
+        files = sorted((file / PREDICTIONS).glob("*.jsonl"))
+        if len(files) != 1:
+            raise UserError(f"{len(files)} predictions files are in this run", place=path, hint="name one of its files")
+        file = files[0]
+    found = read_predictions(file)
     missing = [example.id for example in examples if example.id not in found]
     if missing:
         problem = f"no prediction for {len(missing)} of {len(examples)} rows, such as {missing[0]}"
@@ -188,12 +197,6 @@ def _settle(
         decisions=decisions,
         min_annotators=block["min_annotators"],
     )
-
-
-def _disagreement(one: Settled, given: Mapping[str, Answers]) -> dict[str, Any]:
-    answers = {name: {question: of.get(question) for question in one.disagree} for name, of in given.items()}
-    settled = {"how": one.how, "open": list(one.open)}
-    return {"id": one.row, "disagree": list(one.disagree), "answers": answers, **settled}
 
 
 def _metrics(

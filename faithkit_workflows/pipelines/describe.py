@@ -33,7 +33,10 @@ from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit_workflows.corpus.corpus_report import datasheet, rate_metrics, report_corpus
 from faithkit_workflows.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 
+ADDRESS = re.compile(r"https?://\S+ ?")
+SOFTWARE = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
 Dialogue = tuple[str, str]  # split and group: official files number the dialogues of each split from 0
+log = logging.getLogger("faithkit")
 
 
 def find_seeker_edits(edited: Iterable[Example], originals: Iterable[Example]) -> list[tuple[Dialogue, bool]]:
@@ -69,12 +72,6 @@ def _last_turn(example: Example) -> str:
     return " ".join(example.history[-1].text.split())
 
 
-GENERIC_OPTION = "generic"
-ADDRESS = re.compile(r"https?://\S+ ?")
-SOFTWARE = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
-log = logging.getLogger("faithkit")
-
-
 def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Reads every row once, then writes and prints what they are."""
     block = config["pipeline"]
@@ -91,17 +88,24 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         rows.add(example)
     if report.rejects:
         write_jsonl(run.path / "rejects.jsonl", report.rejects)
-    _check_facets(block["facets"], rows)
-    is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
-    no_paper = is_embedded or known or not _is_the_papers(block["dataset"], rows)
-    title = display_name(block["dataset"], block["path"])
+    if missing := [name for name in block["facets"] or () if set(rows.facets[name]) <= {None}]:
+        hint = "leave it out: pipeline.facets=null takes all fields of this dataset"
+        raise UserError(f"no response has a field {missing[0]!r} to group them by", hint=hint)
+    known = built_here(Path(source.path))
+    has_paper = block["path"] != EMBEDDED and not known
+    if block["dataset"] == "ragtruth":  # its published figures are about the responses of its models
+        models = {name for name in rows.facets.get("model", ()) if name is not None}
+        has_paper = has_paper and "model" in rows.facets and are_comparable_models(models)
+    title, limit = display_name(block["dataset"], block["path"]), config["limit"]
+    notes = ["Generic responses count neither as faithful nor as hallucinated."] if neither else []
+    notes += [f"Only the first {limit:,} rows were read."] if limit else []
     stats = report_corpus(
         rows,
         run.path,
         full=True,
         title=title,
-        dataset="" if no_paper else block["dataset"],
-        notes=_notes(neither, config["limit"]),
+        dataset=block["dataset"] if has_paper else "",
+        notes=notes,
         plots=block["plots"],
         num_resamples=block["num_resamples"],
         verbose=config["verbose"],
@@ -131,7 +135,7 @@ def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:
         The dataset, and whether it contains generic responses, which are to count neither way.
     """
     options = {name: value for name, value in source.options_for_all_rows.items() if name not in given}
-    return replace(source, **options), GENERIC_OPTION in options and hasattr(source, GENERIC_OPTION)
+    return replace(source, **options), "generic" in options and hasattr(source, "generic")
 
 
 def built_here(path: Path) -> dict[str, str]:
@@ -157,22 +161,3 @@ def built_here(path: Path) -> dict[str, str]:
     if times:
         known["time"] = f"From {times[0]} on, as the manifest records."
     return known
-
-
-def _check_facets(facets: list[str] | None, rows: CorpusRows) -> None:
-    missing = [name for name in facets or () if set(rows.facets[name]) <= {None}]
-    if missing:
-        hint = "leave it out: pipeline.facets=null takes all fields of this dataset"
-        raise UserError(f"no response has a field {missing[0]!r} to group them by", hint=hint)
-
-
-def _is_the_papers(dataset: str, rows: CorpusRows) -> bool:
-    """Checks whether published figures apply: those of RAGTruth are about the responses of its models."""
-    if dataset != "ragtruth" or "model" not in rows.facets:
-        return dataset != "ragtruth"
-    return are_comparable_models({name for name in rows.facets["model"] if name is not None})
-
-
-def _notes(neither: bool, limit: int | None) -> list[str]:
-    notes = ["Generic responses count neither as faithful nor as hallucinated."] if neither else []
-    return notes + ([f"Only the first {limit:,} rows were read."] if limit else [])

@@ -93,7 +93,10 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     if config["dry_run"] and is_folder:
         print(f"would estimate from the shards in {shown(data)}")
         return
-    labels = _read_labels(block)
+    labels = read_labels(block["labels"], block["label_columns"]) if block["labels"] else None
+    if labels and not labels.values and not labels.num_open and block["label_next"] is None:
+        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
+        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
     ids = labels.values if labels else {}
     if is_folder:
         table = read_shards(data, block["columns"], block["by"], ids if labels or block["label_next"] else None)
@@ -138,16 +141,6 @@ def estimate(table: VerdictTable, labels: Labels | None, block: Mapping[str, Any
     return Estimated(labels=labels, parts=parts, plan=plan, next_rows=next_rows)
 
 
-def _read_labels(block: Mapping[str, Any]) -> Labels | None:
-    if not block["labels"]:
-        return None
-    labels = read_labels(block["labels"], block["label_columns"])
-    if not labels.values and not labels.num_open and block["label_next"] is None:
-        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
-        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
-    return labels
-
-
 def _write(run: RunFolder, config: Mapping[str, Any], found: Estimated, name: str) -> None:
     """Prints the plan of labels, and writes the rows to label next and the metrics; those of a part as `by/VALUE/`."""
     block, plan = config["pipeline"], found.plan
@@ -156,8 +149,13 @@ def _write(run: RunFolder, config: Mapping[str, Any], found: Estimated, name: st
         prefix = f"by/{part.name}/" if number else ""
         metrics |= {metric_name("test", name, prefix + short): metric for short, metric in part.metrics.items()}
     if plan is not None:
-        print(plan_line(plan, block["width"], found.parts[0].num_labels))
-        if plan.num_labels is not None:
+        points = f"an interval {100 * block['width']:g} points wide"
+        if plan.num_labels is None:
+            every = f"with every response labelled it is {100 * plan.least_width:.1f} wide"
+            print(f"{points} needs more responses: {every}")
+        else:
+            more = max(0, plan.num_labels - found.parts[0].num_labels)
+            print(f"{points} takes about {plan.num_labels:,} labels drawn at random: {more:,} more")
             metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
     if found.next_rows:
         write_table(run.path / NEXT, found.next_rows, ",")
@@ -290,19 +288,6 @@ def _mark(estimate: Estimate | None) -> str:
     if estimate is None:
         return ""
     return FEW if estimate.is_exact else BEYOND if estimate.is_beyond else ""
-
-
-def plan_line(plan: LabelPlan, width: float, num_labels: int) -> str:
-    """Describes how many labels an interval of a width takes.
-
-    Args:
-        num_labels: Those that there are.
-    """
-    points = f"an interval {100 * width:g} points wide"
-    if plan.num_labels is None:
-        return f"{points} needs more responses: with every response labelled it is {100 * plan.least_width:.1f} wide"
-    more = max(0, plan.num_labels - num_labels)
-    return f"{points} takes about {plan.num_labels:,} labels drawn at random: {more:,} more"
 
 
 def choose_next(

@@ -101,19 +101,16 @@ def induced_steps(config: Mapping[str, Any]) -> list[AnyStep]:
         prompt = read_text_prompt("construction", f"induced_{kind}", *fields, folder=config["prompts"])
         rules = ReplyRules(language=block["language"], instruction=prompt.text)
         for model, options in writers_of(config).items():
-            name, work = (
-                f"{kind}-{model}",
-                Ask(
-                    options=options,
-                    prompts={"": prompt},
-                    values=turn_values,
-                    read=partial(_read_hallucination, rules=rules, made={"kind": kind, "model": model}),
-                    pretended={"response": f"(what {model} makes up)"},
-                    decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
-                    build=build_model,
-                ),
+            work = Ask(
+                options=options,
+                prompts={"": prompt},
+                values=turn_values,
+                read=partial(_read_hallucination, rules=rules, made={"kind": kind, "model": model}),
+                pretended={"response": f"(what {model} makes up)"},
+                decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
+                build=build_model,
             )
-            language = {"language": block["language"]}
+            name, language = f"{kind}-{model}", {"language": block["language"]}
             steps.append(Step(name=name, work=work, after=(INPUTS,), branch=name, settings=language))
     return steps
 

@@ -44,7 +44,8 @@ QUALITY = {None: GOOD, REFUSAL: REFUSED, CUT: TRUNCATED}
 
 def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates the responses, and writes them in RAGTruth's layout."""
-    prompts, nulls = read_prompts(config), config["pipeline"]["nulls"]
+    folder, nulls = config["prompts"], config["pipeline"]["nulls"]
+    prompts = {task: read_text_prompt("construction", *names, folder=folder) for task, names in PROMPTS.items()}
 
     def prompt_of(row: Row) -> str:
         return prompts[row["task"]].fill(**prompt_values(row, nulls))
@@ -54,12 +55,6 @@ def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
 
     steps = rag_steps(config, prompts)
     build_benchmark(run, config, steps, responses, write, group="source_id", fields=("response",))
-
-
-def read_prompts(config: Mapping[str, Any]) -> dict[str, TextPrompt]:
-    """Reads the prompts of all tasks."""
-    folder = config["prompts"]
-    return {task: read_text_prompt("construction", *names, folder=folder) for task, names in PROMPTS.items()}
 
 
 def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> list[AnyStep]:

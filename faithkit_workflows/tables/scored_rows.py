@@ -63,7 +63,9 @@ def write_scored(
     source = Path(rows.path)
     if path.suffix == source.suffix == ".csv":  # in the dialect of the source
         delimiter = text_format(source, rows.encoding).delimiter
-        mark = codecs.BOM_UTF8 if _has_mark(source) else b""
+        with source.open("rb") as file:
+            is_marked = file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        mark = codecs.BOM_UTF8 if is_marked else b""
     _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter)))
 
 
@@ -85,11 +87,6 @@ def scored_suffix(path: str) -> str:
     if Path(path).expanduser().is_dir():
         return ".parquet"
     return ".csv" if Path(path).suffix == XLSX else Path(path).suffix
-
-
-def _has_mark(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 def _with_predictions(

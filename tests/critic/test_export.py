@@ -1,6 +1,7 @@
 """A run becomes a folder that plain transformers loads, with a card that says what it is."""
 
 import json
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from critic.weights import load_classifier, rescale_head
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES, ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.files.model_folder import Sidecar, write_folder
+from faithkit.files.model_folder import Sidecar, read_stored, seal, write_folder
 from faithkit.records import Prediction
 from faithkit.weights.export import Card, model_card
 
@@ -150,6 +151,21 @@ def test_an_export_can_be_scored_and_exported_again(trained: Path, tmp_path: Pat
     export(str(tmp_path / "one"), str(tmp_path / "two"))
     first, second = (Critic.load(str(tmp_path / name)).score("a river", "it is long") for name in ("one", "two"))
     assert first == second
+
+
+@pytest.mark.parametrize(("part", "key"), [("thresholds", "threshold"), ("layout", "max_length")])
+def test_a_run_whose_settings_lack_a_key_is_refused_and_says_what_to_do(
+    trained: Path, tmp_path: Path, part: str, key: str
+) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    stored = read_stored(run / "hf") or {}
+    del stored[part][key]
+    seal(run / "hf", stored)
+    for options in ({}, {"graph": True}):
+        with pytest.raises(UserError, match=f"broken sidecar: {part}.{key} is not set") as caught:
+            export(str(run), str(tmp_path / "out"), **options)
+        assert f"faithkit train resume={run}" in str(caught.value.hint)
+    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_behind(trained: Path, tiny_bert: Path, tmp_path: Path) -> None:
