@@ -6,7 +6,6 @@ so twenty thousand answers open. The report of several runs shows answers by the
 (faithkit_workflows/compare/comparison_page.py).
 """
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +19,10 @@ from faithkit.metrics.span_metrics import check_spans
 from faithkit.pages.page_parts import (
     Fact,
     answer_blocks,
-    fill_legend,
-    fill_part,
     gold_label,
     keep_first,
     write_filled_page,
 )
-from faithkit.pages.page_tables import escape_terminal, table_section, table_title
 from faithkit.records import Example, Prediction
 
 FACTS = {"task": "Task", "model": "Generator"}
@@ -93,12 +89,11 @@ def write_page(
         title=title,
         styles=("style.css", "page.css"),
         scripts=("answer.js", "tips.js", "filters.js"),
-        about="".join(f"<p>{html.escape(escape_terminal(line))}</p>\n" for line in about),
-        figures="".join(_figures_html(one) for one in sets),
-        legend=fill_legend(examples) if has_spans and texts else "",
-        browser=fill_part(
-            "browser.html", chosen="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in notes)
-        ),
+        about=about,
+        sets=sets,
+        has_legend=has_spans and texts,
+        has_gold=any(example.spans is not None for example in examples),
+        notes=notes,
         blocks={"sets": described, **blocks},
     )
 
@@ -137,18 +132,3 @@ def _facts(one: AnswerSet) -> list[Fact]:
     # With a prefix: a column may have the name of one of the page's filters.
     found += [Fact(f"by.{name}", name, sorted(set(values.values())), values) for name, values in one.by.items()]
     return found
-
-
-def _figures_html(one: AnswerSet) -> str:
-    """The tables of a test set and where its predictions are from: the first in sight, the others folded."""
-    if not one.tables and not one.notes:
-        return ""
-    first, others = one.tables[:1], one.tables[1:]
-    notes = "".join(f'<p class="note">{html.escape(escape_terminal(line))}</p>\n' for line in one.notes)
-    folded = "".join(_table_html(table) for table in others) + notes
-    more = f"<details><summary>All figures, and where they are from</summary>\n{folded}</details>\n" if folded else ""
-    return f'<section class="figures">\n{"".join(_table_html(table) for table in first)}{more}</section>\n'
-
-
-def _table_html(table: Table) -> str:
-    return f"<h2>{html.escape(table_title(table))}</h2>\n{table_section(table)}"

@@ -5,20 +5,23 @@ Marked texts are cut here and not sent as offsets: Python counts characters, Jav
 
 import base64
 import hashlib
-import html
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
-from faithkit.pages.page_tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal, table_caption, table_cells, table_title
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 Item = TypeVar("Item")
 # A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.
@@ -179,59 +182,63 @@ FILES = Path(__file__).with_name("page_files")
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
-def write_filled_page(
-    path: str | Path,
-    template: str,
-    *,
-    title: str,
-    styles: Sequence[str],
-    scripts: Sequence[str] = (),
-    blocks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
-    **values: str,
-) -> None:
+@cache
+def _environment() -> "Environment":
+    """The templates: a text is made one line that cannot steer a terminal, and escaped; `Markup` stays as it is."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only pages need it
+
+    environment = Environment(
+        loader=FileSystemLoader(FILES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: escape_terminal(value) if type(value) is str else value,
+    )
+    environment.globals |= {"table_cells": table_cells, "table_title": table_title, "table_caption": table_caption}
+    return environment
+
+
+def fill_part(name: str, *values: Any, file: str = "parts.html", **named: Any) -> "Markup":
+    """Fills a macro of a template; plain texts are escaped there."""
+    part: Markup = getattr(_environment().get_template(file).module, name)(*values, **named)
+    return part
+
+
+def write_filled_page(path: str | Path, template: str, **values: Any) -> None:
     """Fills a template as `fill_page` does, and writes it, replacing the file in one step."""
-    page = fill_page(template, title=title, styles=styles, scripts=scripts, blocks=blocks, connects=False, **values)
     with atomic_file(path) as file, disk_errors(path):
-        for text in page:
+        for text in fill_page(template, **values):
             file.write(text.encode())
 
 
 def fill_page(
     template: str,
     *,
-    title: str,
     styles: Sequence[str],
     scripts: Sequence[str] = (),
     blocks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
     connects: bool = False,
-    **values: str,
+    **values: Any,
 ) -> Iterator[str]:
     """Fills a template, and yields the page in parts; the same input gives the same page.
 
     Args:
-        title: A text; escaped here.
         styles, scripts: Files of `page_files/`, which the page's policy names by their hash.
-        blocks: The page's data by name: lists that the browser keeps as text, in place of the template's `{{data}}`.
+        blocks: The page's data by name: lists that the browser keeps as text.
         connects: The script may call the server that the page comes from.
-        values: Further values, which are markup already.
+        values: Further values, such as the title; plain texts are escaped.
     """
-    style, script = _joined(styles), _joined(scripts)
+    from markupsafe import Markup
+
+    style, script = (
+        "".join((FILES / name).read_text(encoding="utf-8") for name in names) for names in (styles, scripts)
+    )
     policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
     policy += "; connect-src 'self'" if connects else ""
-    given = {"policy": policy, "title": html.escape(escape_terminal(title)), "style": style, "script": script, **values}
-    start, end = _joined(["head.html", template]).split("{{data}}")
-    return chain([_fill(start, given)], _render_data_blocks(blocks), [_fill(end, given)])
-
-
-def fill_sections(sections: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Makes the table of contents and the markup of sections, each an id, a title and markup."""
-    every = [(name, html.escape(head), body) for name, head, body in sections]
-    return {
-        "contents": "".join(f'<li><a href="#{name}">{head}</a></li>' for name, head, _ in every),
-        "sections": "".join(
-            f'<section id="{name}" tabindex="-1"><h2>{head}</h2>\n{body}</section>\n' for name, head, body in every
-        ),
-    }
+    given = {"policy": Markup(policy), "style": Markup(style), "script": Markup(script)}
+    data = map(Markup, _render_data_blocks(blocks))
+    return _environment().get_template(template).generate(**given, data=data, **values)
 
 
 def answer_blocks(
@@ -257,17 +264,6 @@ def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -
     return [items[place] for place in sorted(chosen)]
 
 
-def fill_part(name: str, **values: str) -> str:
-    """Fills a part that several templates share; values are markup already."""
-    return _fill(_read(name), values)
-
-
-def fill_legend(examples: Iterable[Example]) -> str:
-    """Fills the legend of marks: gold against predicted ones, or predicted ones alone if no answer has gold spans."""
-    has_gold = any(example.spans is not None for example in examples)
-    return fill_part("legend.html" if has_gold else "legend_called.html")
-
-
 def _render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
     """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
     for name, items in blocks.items():
@@ -275,18 +271,6 @@ def _render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
         for place, item in enumerate(items):
             yield (",\n" if place else "") + dumps(item).translate(_ESCAPES)
         yield "\n]</script>\n"
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
-
-
-def _joined(names: Sequence[str]) -> str:
-    return "".join(map(_read, names))
-
-
-def _read(name: str) -> str:
-    return (FILES / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -1,15 +1,14 @@
-"""Tables for the terminal, and as markdown and HTML: metrics with intervals, and predictions to judge by eye.
+"""Tables for the terminal and as markdown: metrics with intervals, and predictions to judge by eye.
 
 Text from data is shown as it is: never read as markup, and with control characters spelt out.
 """
 
 import copy
-import html
 import io
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TextIO
 
@@ -58,41 +57,6 @@ def _lines(table: Table) -> Iterator[str]:
             yield ""
             yield escape_markdown(line)
     yield ""
-
-
-def to_html(table: Table, kind_of: Callable[[Sequence[str]], str] = lambda row: "") -> str:
-    """Writes a table's head and rows as HTML, without title and caption.
-
-    Args:
-        kind_of: Gives the class of a row by its cells; empty for none.
-    """
-    head, rows, numbers = table_cells(table)
-    lines = ["<table>"]
-    if table.show_header:
-        lines += ["<thead><tr>", *(_cell("th", *one) for one in zip(head, numbers, strict=True)), "</tr></thead>"]
-    lines.append("<tbody>\n")
-    for row in rows:
-        kind = f' class="{html.escape(name)}"' if (name := kind_of(row)) else ""
-        first, *others = zip(row, numbers, strict=True)
-        lines += [f"<tr{kind}>", _cell("th", *first, ' scope="row"'), *(_cell("td", *one) for one in others), "</tr>\n"]
-    return "".join([*lines, "</tbody></table>"])
-
-
-def table_section(table: Table, kind_of: Callable[[Sequence[str]], str] = lambda row: "") -> str:
-    """Writes a table as HTML in a box that scrolls, with its caption below; the arguments are those of `to_html`."""
-    caption = html.escape(table_caption(table))
-    note = f'<p class="note">{caption}</p>\n' if caption else ""
-    return f"<div {scroll_box_attributes(table_title(table))}>{to_html(table, kind_of)}</div>\n{note}"
-
-
-def scroll_box_attributes(name: str) -> str:
-    """Gives the attributes of a box that scrolls where its content is wider than the screen, by keys too."""
-    return f'class="wide-box" tabindex="0" role="region" aria-label="{html.escape(escape_terminal(name))}"'
-
-
-def _cell(tag: str, text: str, number: bool, more: str = "") -> str:
-    kind = ' class="number"' if number else ""
-    return f"<{tag}{kind}{more}>{html.escape(escape_terminal(text))}</{tag}>"
 
 
 def escape_markdown(text: str) -> str:

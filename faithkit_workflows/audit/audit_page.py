@@ -1,19 +1,18 @@
 """The report of an audit: conclusions in words, tables, examples, and a page of every changed copy with its marks."""
 
-import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from markupsafe import Markup
 from rich.table import Table
 
 from faithkit.pages.page import AnswerSet, write_page
-from faithkit.pages.page_parts import fill_sections, write_filled_page
+from faithkit.pages.page_parts import fill_part, write_filled_page
 from faithkit.pages.page_tables import (
     escape_terminal,
     format_percent,
     new_number_table,
     print_tables,
-    table_section,
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.score_table import score_table
@@ -222,25 +221,25 @@ def write_audit_page(folder: Path, audit: Audit) -> None:
     sections = []
     for name, title, describe, tables in SECTIONS:
         shown = [table for make in tables if (table := make(audit)) is not None]
-        sections.append((name, title, _list(describe(audit)) + "".join(map(table_section, shown))))
+        parts = [fill_part("points", list(describe(audit)), MAX_NAME), *(fill_part("table", table) for table in shown)]
+        sections.append((name, title, Markup().join(parts)))
     summary = [
         f"Protocol {VERSION}. Documents: {audit.material.source} ({len(audit.material.documents):,}). "
         f"Labelled rows: {len(audit.material.rows):,}.",
         audit.headline,
     ]
-    link = f'<p class="summary"><a href="{ANSWERS_PAGE}">All changed copies and labelled rows, with marks</a></p>'
+    text = "All changed copies and labelled rows, with marks"
+    link = Markup('<p class="summary"><a href="{}">{}</a></p>').format(ANSWERS_PAGE, text)
     judged = [row for row in (*audit.cases, *audit.material.rows) if row.id in audit.answers]
     if judged:
         write_answers_page(folder / ANSWERS_PAGE, judged, audit)
     write_filled_page(
         folder / PAGE,
-        "corpus.html",
+        "sections.html",
         title=f"Audit of {audit.target}",
         styles=("style.css", "sections.css"),
-        blocks={},
-        summary="".join(f'<p class="summary">{html.escape(escape_terminal(line))}</p>\n' for line in summary)
-        + (link if judged else ""),
-        **fill_sections(sections),
+        summary=fill_part("notes", summary, "summary") + (link if judged else ""),
+        sections=sections,
     )
 
 
@@ -250,17 +249,6 @@ def write_answers_page(path: Path, rows: Sequence[Example], audit: Audit) -> Non
     answers = {row.id: audit.answers[row.id] for row in rows}
     shown = AnswerSet(name="audit", examples=rows, predictions=answers, by={"type of change": types})
     write_page(path, [shown], title=f"Answers of the audit of {audit.target}")
-
-
-def _list(lines: Iterable[str]) -> str:
-    """Makes a list; what a line has before its first colon is bold."""
-    items = []
-    for line in lines:
-        name, colon, text = html.escape(escape_terminal(line)).partition(": ")
-        items.append(
-            f"<li><b>{name}:</b> {text}</li>" if colon and len(name) < MAX_NAME else f"<li>{name}{colon}{text}</li>"
-        )
-    return f"<ul>{''.join(items)}</ul>\n"
 
 
 def print_audit(folder: Path, audit: Audit) -> None:

@@ -5,21 +5,19 @@ policy forbids the network, and text from data is inserted only as text.
 """
 
 import base64
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
     answer_blocks,
-    fill_legend,
     fill_part,
-    fill_sections,
     gold_label,
     keep_first,
     round_score,
@@ -42,7 +40,8 @@ PAIRS_NOTE = (
     "(dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where groups have several"
     " rows. Holm: corrected for all pairs of runs on all test sets of this report, metric by metric."
 )
-Section = tuple[str, str, str]  # its id in the page, its title, its markup
+PARTS = "comparison.html"
+Section = tuple[str, str, Markup]  # its id in the page, its title, its markup
 
 
 def write_comparison_page(path: str | Path, comparison: Comparison, *, title: str, max_rows: int = 20_000) -> None:
@@ -64,58 +63,65 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
             blocks |= answer_blocks(place, _choose_rows(one, max_rows), of_set)
     write_filled_page(
         path,
-        "report.html",
+        "sections.html",
         title=title,
         styles=("style.css", "sections.css", "report.css"),
         scripts=[*scripts, "report_answers.js" if has_answers else "report_ready.js"],
         blocks=blocks,
-        summary=_summary(comparison),
-        **fill_sections(_sections(comparison, max_rows)),
+        summary=fill_part("summary", *_summary(comparison), MAX_PROBLEMS, file=PARTS),
+        sections=list(_sections(comparison, max_rows)),
     )
 
 
 def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
+    def box(id_: str, label: str) -> Markup:
+        return fill_part("box", label, id_)
+
+    def note(text: str) -> Markup:
+        return fill_part("notes", [text])
+
+    def plot(image: bytes, text: str) -> Markup:
+        return fill_part("picture", f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}", "Plot", text)
+
     for name, sweep, ranking in _named_rankings(comparison.sweeps):
-        body = _box(f"{name}-ranking", "Runs of the sweep, ranked") + _sweep_notes(sweep, ranking)
-        yield name, f"Sweep {sweep.name}: the best {ranking.monitor} first", body
-    runs = (
-        '<p class="choices"><label>Find <input id="run-filter" type="search" placeholder="run or setting" '
-        'autocomplete="off" spellcheck="false"></label> <span id="run-count" role="status"></span></p>'
-    )
-    yield "runs", "Runs, and the settings that differ", runs + _box("runs-table", "Runs")
+        command = best_run_command(sweep, ranking)
+        body = fill_part("sweep", sweep.notes, MAX_NOTES, command, file=PARTS)
+        title = f"Sweep {sweep.name}: the best {ranking.monitor} first"
+        yield name, title, box(f"{name}-ranking", "Runs of the sweep, ranked") + body
+    runs = fill_part("find_run", file=PARTS) + box("runs-table", "Runs")
+    yield "runs", "Runs, and the settings that differ", runs
     if comparison.metrics:
-        note = "Value with its 95% interval, a bootstrap over dialogues or documents. A click on a head sorts."
-        yield "values", "Metrics", _choices(("values-part", "Of")) + _box("values-table", "Metrics") + _note(note)
+        line = "Value with its 95% interval, a bootstrap over dialogues or documents. A click on a head sorts."
+        choices = fill_part("choices", [("values-part", "Of")])
+        yield "values", "Metrics", choices + box("values-table", "Metrics") + note(line)
     if curves := plot_curves(comparison.runs):
-        yield "curves", "Learning curves", _figure(curves, "Learning curves of the runs, a panel for each metric.")
+        yield "curves", "Learning curves", plot(curves, "Learning curves of the runs, a panel for each metric.")
     if comparison.pairs:
-        choices = _choices(("pairs-set", "Test set"), ("pairs-metric", "Metric"))
-        yield "pairs", "Paired differences", choices + _box("pairs-table", "Pairs") + _note(PAIRS_NOTE)
+        choices = fill_part("choices", [("pairs-set", "Test set"), ("pairs-metric", "Metric")])
+        yield "pairs", "Paired differences", choices + box("pairs-table", "Pairs") + note(PAIRS_NOTE)
     for place, one in enumerate(comparison.sets):
         name = one.test_set.name
         plots = (
             (plot_precision_recall, f"Precision by recall of each run on {name}, with the chosen threshold marked."),
             (plot_reliability, f"Share of hallucinated rows of {name} by score, in ten bins."),
         )
-        if figures := "".join(_figure(image, text) for plot_set, text in plots if (image := plot_set(one))):
-            yield f"plots-{place}", f"Scores on {name}", f'<div class="figures">{figures}</div>'
+        if figures := [plot(image, text) for plot_set, text in plots if (image := plot_set(one))]:
+            body = Markup('<div class="figures">{}</div>').format(Markup().join(figures))
+            yield f"plots-{place}", f"Scores on {name}", body
     if any(one.slices for one in comparison.sets):
-        choices = _choices(("slices-set", "Test set"), ("slices-metric", "Metric"))
-        note = _note("Rows by the values of their fields; intervals as above, and wide where rows are few.")
-        yield "slices", "Slices", choices + _box("slices-table", "Slices") + note
+        choices = fill_part("choices", [("slices-set", "Test set"), ("slices-metric", "Metric")])
+        line = "Rows by the values of their fields; intervals as above, and wide where rows are few."
+        yield "slices", "Slices", choices + box("slices-table", "Slices") + note(line)
     if comparison.sets:
         several = any(len(one.systems) > 1 for one in comparison.sets)
+        cut = [one.test_set.name for one in comparison.sets if len(one.test_set.examples) > max_rows]
+        examples = (example for one in comparison.sets for example in one.test_set.examples.values())
+        legend = fill_part("legend", any(example.spans is not None for example in examples))
+        chosen = Markup('<div id="confusions"></div>\n') + box("pair-table", "Differences of the two")
+        chosen += Markup('<p id="pair-note" class="note"></p>\n') + legend
+        line = f"Of {', '.join(cut)} {max_rows:,} rows are here, first those on which runs disagree."
         title = f"Answers{', and where two runs disagree' if several else ''}"
-        yield "browser", title, _browser_markup(comparison, max_rows)
-
-
-def _browser_markup(comparison: Comparison, max_rows: int) -> str:
-    cut = [one.test_set.name for one in comparison.sets if len(one.test_set.examples) > max_rows]
-    note = f"Of {', '.join(cut)} {max_rows:,} rows are here, first those on which runs disagree." if cut else ""
-    examples = (example for one in comparison.sets for example in one.test_set.examples.values())
-    tables = f'<div id="confusions"></div>\n{_box("pair-table", "Differences of the two")}'
-    chosen = f'{tables}<p id="pair-note" class="note"></p>\n{fill_legend(examples)}'
-    return fill_part("browser.html", chosen=chosen) + (_note(note) if note else "")
+        yield "browser", title, fill_part("browser", chosen) + (note(line) if cut else "")
 
 
 def _named_rankings(sweeps: Sequence[RankedSweep]) -> Iterator[tuple[str, RankedSweep, Ranking]]:
@@ -125,45 +131,10 @@ def _named_rankings(sweeps: Sequence[RankedSweep]) -> Iterator[tuple[str, Ranked
         yield f"sweep-{place}", sweep, ranking
 
 
-def _sweep_notes(sweep: RankedSweep, ranking: Ranking) -> str:
-    items = [f"<li>{html.escape(escape_terminal(note, 400))}</li>" for note in sweep.notes[:MAX_NOTES]]
-    if len(sweep.notes) > MAX_NOTES:
-        items.append(f"<li>and {len(sweep.notes) - MAX_NOTES} more</li>")
-    code = html.escape(escape_terminal(best_run_command(sweep, ranking)))
-    return f'<ul class="note">{"".join(items)}</ul>\n<p class="command">Repeat: <code>{code}</code></p>\n'
-
-
-def _figure(image: bytes, text: str) -> str:
-    data = base64.b64encode(image).decode()
-    picture = f'<img alt="{html.escape(escape_terminal(text))}" src="data:image/svg+xml;base64,{data}">'
-    return f'<figure><div class="wide-box" tabindex="0" role="region" aria-label="Plot">{picture}</div></figure>\n'
-
-
-def _summary(comparison: Comparison) -> str:
-    counts = {"run": len(comparison.runs), "test set": len(comparison.sets)}
-    shown = ", and ".join(f"{number:,} {name}{'' if number == 1 else 's'}" for name, number in counts.items())
-    summary = f'<p class="summary">{shown} with their predictions.</p>'
-    if lines := [f"<li>{html.escape(line)}</li>" for line in conclusion_lines(comparison)]:
-        summary += f'<ul class="note">{"".join(lines)}</ul>'
-    items = [f"<li>{html.escape(escape_terminal(problem, 300))}</li>" for problem in comparison.problems]
-    first, rest = items[:MAX_PROBLEMS], items[MAX_PROBLEMS:]
-    if not items:
-        return summary
-    more = f"<details><summary>{len(rest):,} more</summary><ul>{''.join(rest)}</ul></details>" if rest else ""
-    return f'{summary}<div class="problems"><h2>Not compared, or not read</h2><ul>{"".join(first)}</ul>{more}</div>'
-
-
-def _choices(*names: tuple[str, str]) -> str:
-    labels = "".join(f'<label>{text} <select id="{name}"></select></label> ' for name, text in names)
-    return f'<p class="choices">{labels}</p>\n'
-
-
-def _box(name: str, label: str) -> str:
-    return f'<div class="wide-box" id="{name}" tabindex="0" role="region" aria-label="{label}"></div>\n'
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{html.escape(text)}</p>\n'
+def _summary(comparison: Comparison) -> tuple[list[tuple[int, str]], Sequence[str], Sequence[str]]:
+    counts = [(len(comparison.runs), "run"), (len(comparison.sets), "test set")]
+    problems = [escape_terminal(problem, 300) for problem in comparison.problems]
+    return counts, list(conclusion_lines(comparison)), problems
 
 
 def _facts(one: ComparedSet) -> list[Fact]:

@@ -1,13 +1,13 @@
 """Writes a comparison of models: tables for terminal and page, figures and verdicts as JSON, and rows to label."""
 
-import html
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from rich.table import Table
 
 from data_modules.reading.fields import alternate
@@ -18,9 +18,7 @@ from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
     answer_blocks,
-    fill_legend,
     fill_part,
-    fill_sections,
     keep_first,
     write_filled_page,
 )
@@ -31,7 +29,6 @@ from faithkit.pages.page_tables import (
     format_percent,
     new_number_table,
     print_tables,
-    table_section,
 )
 from faithkit.records import HALLUCINATED, Example
 from faithkit.reports.score_table import Row, score_table
@@ -226,32 +223,33 @@ def _write_page(path: Path, found: ModelComparison) -> None:
     rows = [(row, [found.answers[name][row.id] for name in names], True) for row in kept]
     write_filled_page(
         path,
-        "report.html",
+        "sections.html",
         title="Comparison of models",
         styles=("style.css", "sections.css", "page.css", "report.css"),
         scripts=("answer.js", "tips.js", "filters.js", "report_ready.js"),
         blocks={"sets": [describe_set("rows", names, [fact], noun="model")], **answer_blocks(0, rows, [fact])},
-        summary=_notes(found.lines, "summary"),
-        **fill_sections(_sections(found, rows)),
+        summary=fill_part("notes", found.lines, "summary"),
+        sections=list(_sections(found, rows)),
     )
 
 
-def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, str]]:
+def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, Markup]]:
     accuracy = found.accuracy
     if accuracy is not None:
         tables = [accuracy_table(found), pairs_table(accuracy)]
-        yield "accuracy", "Accuracy on labelled rows", "".join(map(table_section, tables)) + _notes(accuracy.notes)
+        yield "accuracy", "Accuracy on labelled rows", _tables(*tables) + fill_part("notes", accuracy.notes)
     tables = [share_table(found), agreement_table(found)]
-    yield "agreement", "Verdicts and agreement", "".join(map(table_section, tables))
+    yield "agreement", "Verdicts and agreement", _tables(*tables)
     if found.to_label:
         lines = [f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]
-        yield "label", "Label first", _notes(lines)
-    yield "cost", "Time and cost", table_section(cost_table(found.asked))
+        yield "label", "Label first", fill_part("notes", lines)
+    yield "cost", "Time and cost", _tables(cost_table(found.asked))
     if found.notes:
-        yield "left-out", "What was not compared", _notes(found.notes)
-    legend = fill_legend([]) if any(one.spans for _, answers, _ in rows for one in answers) else ""
-    yield "browser", "Answers, and where two models disagree", fill_part("browser.html", chosen=legend)
+        yield "left-out", "What was not compared", fill_part("notes", found.notes)
+    has_marks = any(one.spans for _, answers, _ in rows for one in answers)
+    legend = fill_part("legend", False) if has_marks else ""
+    yield "browser", "Answers, and where two models disagree", fill_part("browser", legend)
 
 
-def _notes(lines: Iterable[str], style: str = "note") -> str:
-    return "".join(f'<p class="{style}">{html.escape(escape_terminal(line))}</p>\n' for line in lines)
+def _tables(*tables: Table) -> Markup:
+    return Markup().join(fill_part("table", table) for table in tables)

@@ -5,7 +5,6 @@ any corpus. The page needs neither network nor script.
 """
 
 import base64
-import html
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,13 +16,11 @@ from rich.table import Table
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
 from faithkit.metrics.results import metric_name
-from faithkit.pages.page_parts import fill_sections, write_filled_page
+from faithkit.pages.page_parts import fill_part, write_filled_page
 from faithkit.pages.page_tables import (
     escape_markdown,
     escape_terminal,
     print_tables,
-    scroll_box_attributes,
-    table_section,
     table_title,
     to_markdown,
 )
@@ -141,12 +138,11 @@ def report_corpus(
     write_text(folder / "report.md", "\n".join([*head, *(to_markdown(table) for table in tables)]) + images)
     write_filled_page(
         page or folder / "report.html",
-        "corpus.html",
+        "sections.html",
         title=title,
         styles=("style.css", "sections.css"),
-        blocks={},
-        summary="".join(f'<p class="summary">{html.escape(escape_terminal(line))}</p>' for line in summary),
-        **fill_sections([*_tables(tables, title), *_figures(pictures)]),
+        summary=fill_part("notes", summary, "summary"),
+        sections=[*_tables(tables, title), *_figures(pictures)],
     )
     print_tables(*(tables if verbose else tables[:1]))
     return stats
@@ -181,7 +177,7 @@ def rate_metrics(stats: CorpusStats, title: str) -> dict[str, Metric]:
 def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str]]:
     for place, table in enumerate(tables):
         head = escape_terminal(table_title(table).removeprefix(f"{title}: "))
-        yield f"table-{place}", head[:1].upper() + head[1:], table_section(table, _kind)
+        yield f"table-{place}", head[:1].upper() + head[1:], fill_part("table", table, _kind)
 
 
 def _kind(row: Sequence[str]) -> str:
@@ -194,5 +190,4 @@ def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
         image = path.read_bytes()
         width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
         data = base64.b64encode(image).decode()
-        picture = f'<img width="{width}" alt="{html.escape(text)}" src="data:image/png;base64,{data}">'
-        yield f"plot-{path.stem}", head, f"<figure><div {scroll_box_attributes(head)}>{picture}</div></figure>\n"
+        yield f"plot-{path.stem}", head, fill_part("picture", f"data:image/png;base64,{data}", head, text, width)
