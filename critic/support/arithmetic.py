@@ -56,24 +56,24 @@ class Arithmetic:
     Args:
         given: The values of context and question.
         context: The text that the first of them are from.
-        said: Question and answer.
+        answer: Question and answer.
     """
 
-    def __init__(self, given: Sequence[Value], context: str, said: str):
+    def __init__(self, given: Sequence[Value], context: str, answer: str):
         self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
-        self.context, self.words_said = context, said
+        self.context, self.answer = context, answer
 
     @cached_property
     def numbers(self) -> set[float | None]:
-        return {_value(word.norm) for word in read_words(self.words_said) if word.kind == NUMBER}
+        return {_value(word.norm) for word in read_words(self.answer) if word.kind == NUMBER}
 
     @cached_property
-    def said(self) -> set[str]:
-        return {word.lower for word in read_words(self.words_said)} & _CUES
+    def answer_cues(self) -> set[str]:
+        return {word.lower for word in read_words(self.answer)} & _CUES
 
     @cached_property
     def cues(self) -> set[str]:
-        return self.said.union(*self.cues_of.values())
+        return self.answer_cues.union(*self.cues_of.values())
 
     @cached_property
     def cues_of(self) -> dict[int, set[str]]:
@@ -95,7 +95,7 @@ class Arithmetic:
             return True
         if not value.is_ordinal and any(_is_limit(other, amount) for other in self.given if other.unit == value.unit):
             return True
-        is_counted = value.is_ordinal or (value.kind == PLAIN and amount <= SMALL and not _REST & self.said)
+        is_counted = value.is_ordinal or (value.kind == PLAIN and amount <= SMALL and not _REST & self.answer_cues)
         return not is_counted and any(result and _is_close(amount, result) for result in self._results(value, amount))
 
     def _is_inside_range(self, value: Value) -> bool:
@@ -114,7 +114,7 @@ class Arithmetic:
 
     def _results(self, value: Value, amount: float) -> Iterator[float]:
         """Yields what one step gives, in the unit of a value."""
-        if value.kind == PLAIN and (value.is_open or (_MORE | _REST) & self.said):  # 240 in total, 700 more
+        if value.kind == PLAIN and (value.is_open or (_MORE | _REST) & self.answer_cues):  # 240 in total, 700 more
             every = [(other, base) for other in self.given if (base := _base(other)) is not None]
             for (first, one), (second, two) in _near(every):
                 if first.name == second.name:
@@ -127,7 +127,7 @@ class Arithmetic:
                 names = {first.name, second.name} - {""}
                 if names <= {value.name} or value.kind == MONEY or second.start - first.end <= len(" and "):
                     yield one + two
-                    if first.name == second.name or _MORE & self.said:
+                    if first.name == second.name or _MORE & self.answer_cues:
                         yield abs(one - two)
         for other, number in alike:
             if other.name in ("", value.name):
@@ -149,7 +149,7 @@ class Arithmetic:
             if (
                 is_near
                 and isinstance(other.amount, float)
-                and _SHIFTS & (self.cues_of.get(other.sentence, set()) | self.said)
+                and _SHIFTS & (self.cues_of.get(other.sentence, set()) | self.answer_cues)
             ):
                 yield other.amount
 
@@ -160,7 +160,7 @@ class Arithmetic:
                 continue
             year, month, day, weekday, _ = other.amount
             days = {round(length / DAY_MINUTES) for length in self._lengths_near(other, "time")}
-            days |= {1} if _NEXT_DAYS & (self.cues_of.get(other.sentence, set()) | self.said) else set()
+            days |= {1} if _NEXT_DAYS & (self.cues_of.get(other.sentence, set()) | self.answer_cues) else set()
             months = {round(length) for length in self._lengths_near(other, "calendar")}
             for sign in (1, -1):
                 if weekday in WEEKDAYS:
@@ -184,7 +184,9 @@ class Arithmetic:
     def _multiples(self, value: Value, amount: float, other: Value, number: float) -> Iterator[float]:
         if _HALVES & self.cues:
             yield number / 2
-        if value.kind != DURATION and (_DOUBLES & self.said or _DOUBLES & self.cues_of.get(other.sentence, set())):
+        if value.kind != DURATION and (
+            _DOUBLES & self.answer_cues or _DOUBLES & self.cues_of.get(other.sentence, set())
+        ):
             yield 2 * number
         if _EACHES & self.cues and value.kind not in (SHARE, DURATION):
             kinds = (SHARE, DAY, TIME, CODE)
@@ -193,7 +195,7 @@ class Arithmetic:
             if times > 1 and times in counts:
                 yield times * number
             share = round(number / amount) if amount else 0
-            if 1 < share <= SMALL and _EACHES & self.said and share in self.numbers:
+            if 1 < share <= SMALL and _EACHES & self.answer_cues and share in self.numbers:
                 yield number / share
 
     def _durations(self, value: Value) -> Iterator[float]:
