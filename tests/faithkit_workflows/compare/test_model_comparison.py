@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -248,16 +249,27 @@ def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
         ("default", "name two or more in a list"),
         ("[default,default]", "models names a model twice"),
         ("[default,./runs/nothing]", "no such run or folder"),
-        ("[default,no_module:function]", "no module no_module can be imported"),
-        (f"[default,{MODULE}:nothing]", f"cannot import {MODULE}:nothing"),
-        ("[default,'http://127.0.0.1:9']", "no server answers"),
-        ("[default,'lettucedetect-base:./nothing']", "./nothing is not a folder"),
     ],
 )
 def test_names_that_lead_nowhere_are_refused_before_any_work(models: str, problem: str, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.csv", num_rows=4)
     done = command(str(path), f"models={models}", f"run_dir={tmp_path / 'run'}")
     assert done.returncode == 2 and problem in done.stderr and len(done.stderr.splitlines()) <= 5
+    assert not (tmp_path / "run" / VERDICTS).exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("no_module:function", "no module no_module can be imported"),
+        (f"{MODULE}:nothing", f"cannot import {MODULE}:nothing"),
+        ("'http://127.0.0.1:9'", "no server answers"),
+        ("'lettucedetect-base:./nothing'", "./nothing is not a folder"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_refused_before_any_work(model: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=re.escape(problem)):
+        compare(write_rows(tmp_path / "rows.csv", num_rows=4), tmp_path / "run", [GOOD, model])
     assert not (tmp_path / "run" / VERDICTS).exists()
 
 

@@ -64,13 +64,13 @@ def test_an_interrupted_job_goes_on_after_a_restart(default_file: Path, tmp_path
     arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
     with run_server(*arguments) as server:
         server.wait_until_ready()
-        job = server.reply("/v1/jobs", make_table(6_000), Content_Type="text/csv")[2]
+        job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
         while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
             time.sleep(0.05)
         assert server.end(signal.SIGTERM) == 0
     with run_server(*arguments) as server:
         done = wait_for_job(server, job["id"], "done", "failed")
-        assert (done["state"], done["rows"]) == ("done", 6_000), done
+        assert (done["state"], done["rows"]) == ("done", 3_000), done
 
 
 def test_a_job_goes_on_after_its_service_was_killed(default_file: Path, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_job_goes_on_after_its_service_was_killed(default_file: Path, tmp_path
         server.wait_until_ready()
         second = run("serve.py", *arguments, "port=0")
         assert second.returncode == 2 and "is working in this folder" in second.stderr
-        job = server.reply("/v1/jobs", make_table(6_000), Content_Type="text/csv")[2]
+        job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
         while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
             time.sleep(0.05)
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
@@ -87,7 +87,7 @@ def test_a_job_goes_on_after_its_service_was_killed(default_file: Path, tmp_path
     (tmp_path / "jobs" / ("0" * 32) / "job.json").write_text('{"id": ')  # cut off by a full disk
     with run_server(*arguments) as server:
         done = wait_for_job(server, job["id"], "done", "failed")
-        assert (done["state"], done["rows"]) == ("done", 6_000), done
+        assert (done["state"], done["rows"]) == ("done", 3_000), done
 
 
 def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Pat
     with run_server(*arguments) as server:
         server.wait_until_ready()
         first, second, third = (
-            server.reply("/v1/jobs", make_table(rows), Content_Type="text/csv")[2] for rows in (3_000, 3, 4)
+            server.reply("/v1/jobs", make_table(rows), Content_Type="text/csv")[2] for rows in (600, 3, 4)
         )
         shutil.rmtree(tmp_path / "jobs" / second["id"])
         assert wait_for_job(server, third["id"], "done", "failed")["state"] == "done"

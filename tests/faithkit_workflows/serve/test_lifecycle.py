@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("serve-limits")
 
 
 def test_sigterm_answers_what_is_accepted_and_ends_with_0(default_file: Path) -> None:
-    slow = {**ROW, "knowledge": " ".join(f"Sentence {n} is so." for n in range(8000))}
+    slow = {**ROW, "knowledge": " ".join(f"Sentence {n} is so." for n in range(2500))}
     with run_server(f"checkpoint='default:{default_file}'") as server:
         assert server.reply("/health/live")[0] == 200  # before the model is loaded
         server.wait_until_ready()
