@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from faithkit.files.run_lock import is_locked
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
 from tests.running import run
 
@@ -60,20 +61,7 @@ def test_what_is_no_table_is_refused(server: RunningServer, jobs_dir: Path) -> N
     assert set(jobs_dir.iterdir()) == before
 
 
-def test_an_interrupted_job_goes_on_after_a_restart(default_file: Path, tmp_path: Path) -> None:
-    arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
-    with run_server(*arguments) as server:
-        server.wait_until_ready()
-        job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
-        while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
-            time.sleep(0.05)
-        assert server.end(signal.SIGTERM) == 0
-    with run_server(*arguments) as server:
-        done = wait_for_job(server, job["id"], "done", "failed")
-        assert (done["state"], done["rows"]) == ("done", 3_000), done
-
-
-def test_a_job_goes_on_after_its_service_was_killed(default_file: Path, tmp_path: Path) -> None:
+def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_file: Path, tmp_path: Path) -> None:
     arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
     with run_server(*arguments) as server:
         server.wait_until_ready()
@@ -82,6 +70,13 @@ def test_a_job_goes_on_after_its_service_was_killed(default_file: Path, tmp_path
         job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
         while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
             time.sleep(0.05)
+        assert server.end(signal.SIGTERM) == 0
+    with run_server(*arguments) as server:
+        wait_for_job(server, job["id"], "running")
+        end = time.monotonic() + PATIENCE
+        while not is_locked(tmp_path / "jobs" / job["id"] / "run"):  # the job's own process works
+            assert time.monotonic() < end
+            time.sleep(0.01)
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
     (tmp_path / "jobs" / ("0" * 32)).mkdir()
     (tmp_path / "jobs" / ("0" * 32) / "job.json").write_text('{"id": ')  # cut off by a full disk
