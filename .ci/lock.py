@@ -33,8 +33,9 @@ SCORING = {
 PURPOSES = {
     "requirements/all.lock": "pip install --require-hashes -r requirements/all.lock -r requirements/torch.lock "
     "(or cpu.lock)",
-    "requirements/torch.lock": "Beside requirements/all.lock: torch as PyPI has it, on Linux with CUDA.",
-    "requirements/cpu.lock": "Beside requirements/all.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
+    "requirements/torch.lock": "In addition to requirements/all.lock: torch as PyPI has it, on Linux with CUDA.",
+    "requirements/cpu.lock": "In addition to requirements/all.lock: torch's CPU build, for Linux on x86_64 and Python "
+    "3.11.",
     "requirements/dev.lock": "In addition to requirements/all.lock: all extras but vllm, and what the tests need.",
     "requirements/score.lock": "Scoring alone, torch's CPU build: pip install --no-compile -r requirements/score.lock",
     "requirements/serve.lock": "In addition to requirements/score.lock: the HTTP service, with traces.",

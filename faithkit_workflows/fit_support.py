@@ -286,20 +286,22 @@ def count_values(examples: Sequence["Example"], marked: "NDArray[Any]") -> dict[
     def norms(text: str) -> str:
         return f" {' '.join(word.norm for word in read_words(text))} "
 
+    def has_absent_value(example: "Example") -> bool:
+        spans, known = example.spans or (), norms(example.knowledge)
+        wrong = [v for v in read_values(example.response) if any(v.start < s.end and s.start < v.end for s in spans)]
+        return any(norms(value.text) not in known for value in wrong)
+
     counts: dict[str, dict[str, list[int]]] = {}
     for example, is_marked in zip(examples, marked.tolist(), strict=True):
         of_file = counts.setdefault(example.source, {"found": [0, 0], "false_alarms": [0, 0]})
-        key = "found" if example.label == HALLUCINATED else "false_alarms"
-        if key == "found" and example.meta.get("error") in ("number", "unit", "date"):
-            values = read_values(example.response)
-            wrong = [v for v in values if any(v.start < s.end and s.start < v.end for s in example.spans or ())]
-            known = norms(example.knowledge)
-            if all(norms(value.text) in known for value in wrong):
-                continue
-        elif key == "found":
+        if example.label != HALLUCINATED:
+            counted = of_file["false_alarms"]
+        elif example.meta.get("error") in ("number", "unit", "date") and has_absent_value(example):
+            counted = of_file["found"]
+        else:
             continue
-        of_file[key][0] += is_marked
-        of_file[key][1] += 1
+        counted[0] += is_marked
+        counted[1] += 1
     return counts
 
 

@@ -11,10 +11,10 @@
 True
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from critic.support.date_reader import (
     CODE,
@@ -30,7 +30,7 @@ from critic.support.date_reader import (
     Parts,
     Value,
 )
-from critic.support.normal_forms import NUMBER, convert, read_words
+from critic.support.normal_forms import NUMBER, Word, convert, parse_number, read_words
 
 SMALL = 12  # counts up to this are often made by counting what the context lists
 DAY_MINUTES, SOME_YEAR = 24 * 60, 2001
@@ -64,12 +64,12 @@ class Arithmetic:
         self.context, self.answer = context, answer
 
     @cached_property
-    def numbers(self) -> set[float | None]:
-        return {_value(word.norm) for word in read_words(self.answer) if word.kind == NUMBER}
+    def answer_words(self) -> list[Word]:
+        return read_words(self.answer)
 
     @cached_property
     def answer_cues(self) -> set[str]:
-        return {word.lower for word in read_words(self.answer)} & _CUES
+        return {word.lower for word in self.answer_words} & _CUES
 
     @cached_property
     def cues(self) -> set[str]:
@@ -84,11 +84,20 @@ class Arithmetic:
                 cues.setdefault(word.sentence, set()).add(word.lower)
         return cues
 
+    @cached_property
+    def lengths_of(self) -> dict[int, list[Value]]:
+        """The durations of context and question, by sentence."""
+        lengths: dict[int, list[Value]] = {}
+        for value in self.given:
+            if value.kind == DURATION:
+                lengths.setdefault(value.sentence, []).append(value)
+        return lengths
+
     def gives(self, value: Value) -> bool:
         """Whether a value is inside a range of the context, or the result of one step."""
         if isinstance(value.amount, tuple):
             return any(_has_parts(other, value.amount) for other in self._dates())
-        amount = _base(value)
+        amount = base_amount(value)
         if amount is None or value.is_unit:
             return False
         if self._is_inside_range(value):
@@ -107,7 +116,7 @@ class Arithmetic:
             between = self.context[low.end : high.start].strip().lower()
             opens = self.context[max(0, low.start - len("between ")) : low.start].lower()
             if between in RANGE_SIGNS or between == "to" or (between == "and" and "between" in opens):
-                least, amount, most = (_base(end) or 0.0 for end in (low, value, high))
+                least, amount, most = (base_amount(end) or 0.0 for end in (low, value, high))
                 if least < amount < most:
                     return True
         return False
@@ -115,11 +124,11 @@ class Arithmetic:
     def _results(self, value: Value, amount: float) -> Iterator[float]:
         """Yields what one step gives, in the unit of a value."""
         if value.kind == PLAIN and (value.is_open or (_MORE | _REST) & self.answer_cues):  # 240 in total, 700 more
-            every = [(other, base) for other in self.given if (base := _base(other)) is not None]
+            every = [(other, base) for other in self.given if (base := base_amount(other)) is not None]
             for (first, one), (second, two) in _near(every):
                 if first.name == second.name:
                     yield from (one + two, abs(one - two))
-        alike = [(other, base) for other in self.given if (base := _base(other, value)) is not None]
+        alike = [(other, base) for other in self.given if (base := base_amount(other, value)) is not None]
         if value.kind == SHARE:
             yield from (100 - number for _, number in alike)
         if value.kind != SHARE or "point" in value.noun:
@@ -129,9 +138,13 @@ class Arithmetic:
                     yield one + two
                     if first.name == second.name or _MORE & self.answer_cues:
                         yield abs(one - two)
+        kinds = (SHARE, DAY, TIME, CODE)
+        has_counts = _EACHES & self.cues and value.kind not in (SHARE, DURATION)
+        others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []
+        counts = {first_number(one.text) for one in others}
         for other, number in alike:
             if other.name in ("", value.name):
-                yield from self._multiples(value, amount, other, number)
+                yield from self._multiples(value, amount, other, number, counts)
         if value.kind == DURATION:
             yield from self._durations(value)
         elif value.kind == TIME:
@@ -144,14 +157,10 @@ class Arithmetic:
 
     def _lengths_near(self, value: Value, unit: str) -> Iterator[float]:
         """Yields the durations of a date's sentence that say how far another date is."""
-        for other in self.given:
-            is_near = other.kind == DURATION and other.unit == unit and other.sentence == value.sentence
-            if (
-                is_near
-                and isinstance(other.amount, float)
-                and _SHIFTS & (self.cues_of.get(other.sentence, set()) | self.answer_cues)
-            ):
-                yield other.amount
+        if _SHIFTS & (self.cues_of.get(value.sentence, set()) | self.answer_cues):
+            for other in self.lengths_of.get(value.sentence, ()):
+                if other.unit == unit and isinstance(other.amount, float):
+                    yield other.amount
 
     def _dates(self) -> Iterator[Parts]:
         """Yields the dates that are a duration of the context, or a day, before or after another."""
@@ -181,21 +190,20 @@ class Arithmetic:
                         end = start + timedelta(days=sign * step)
                         yield (end.year if isinstance(year, int) else None, end.month, end.day, None, None)
 
-    def _multiples(self, value: Value, amount: float, other: Value, number: float) -> Iterator[float]:
+    def _multiples(
+        self, value: Value, amount: float, other: Value, number: float, counts: Set[float | None]
+    ) -> Iterator[float]:
         if _HALVES & self.cues:
             yield number / 2
-        if value.kind != DURATION and (
-            _DOUBLES & self.answer_cues or _DOUBLES & self.cues_of.get(other.sentence, set())
-        ):
+        if value.kind != DURATION and _DOUBLES & (self.answer_cues | self.cues_of.get(other.sentence, set())):
             yield 2 * number
         if _EACHES & self.cues and value.kind not in (SHARE, DURATION):
-            kinds = (SHARE, DAY, TIME, CODE)
-            counts = {first_number(one.text) for one in self.given if one.kind not in kinds and one.name != value.name}
             times = round(amount / number) if number else 0
             if times > 1 and times in counts:
                 yield times * number
             share = round(number / amount) if amount else 0
-            if 1 < share <= SMALL and _EACHES & self.answer_cues and share in self.numbers:
+            named = {parse_number(word.norm) for word in self.answer_words if word.kind == NUMBER}
+            if 1 < share <= SMALL and _EACHES & self.answer_cues and share in named:
                 yield number / share
 
     def _durations(self, value: Value) -> Iterator[float]:
@@ -227,6 +235,7 @@ def _is_limit(limit: Value, amount: float) -> bool:
 
 
 def _has_parts(found: Parts, wanted: Parts) -> bool:
+    """Whether a date that was computed has one part of another, and contradicts none."""
     return all(part is None or its in (part, None) for part, its in zip(wanted, found, strict=True)) and any(
         part is not None and part == its for part, its in zip(wanted, found, strict=True)
     )
@@ -241,17 +250,10 @@ def is_total(value: Value, parts: Sequence[Value]) -> bool:
 
 def first_number(text: str) -> float | None:
     """Reads the first number of a text as it is written, in its own unit."""
-    return next((_value(word.norm) for word in read_words(text) if word.kind == NUMBER), None)
+    return next((parse_number(word.norm) for word in read_words(text) if word.kind == NUMBER), None)
 
 
-def _value(norm: str) -> float | None:
-    try:
-        return float(norm)
-    except ValueError:  # a version
-        return None
-
-
-def _base(value: Value, of: Value | None = None) -> float | None:
+def base_amount(value: Value, of: Value | None = None) -> float | None:
     """Returns the amount of a value, cents as parts of a euro or dollar; None of a date or an identifier.
 
     Args:
@@ -259,16 +261,26 @@ def _base(value: Value, of: Value | None = None) -> float | None:
     """
     if not isinstance(value.amount, float):
         return None
-    if of is None or (value.kind, value.unit) == (of.kind, of.unit):
-        return value.amount / 100 if value.kind == MONEY and value.unit == "cent" else value.amount
-    if value.kind == MONEY and of.kind == MONEY and "cent" in (value.unit, of.unit):
+    is_money = of is not None and value.kind == of.kind == MONEY and "cent" in (value.unit, of.unit)
+    if of is None or is_money or (value.kind, value.unit) == (of.kind, of.unit):
         return value.amount / 100 if value.unit == "cent" else value.amount
     return value.amount * convert(of.name)[1] if value.is_open and of.name in value.noun else None
 
 
 def _near(alike: Sequence[tuple[Value, float]]) -> Iterator[tuple[tuple[Value, float], tuple[Value, float]]]:
-    """Yields two values of the same sentence, of one and the next, or of context and question."""
-    return (pair for pair in combinations(alike, 2) if pair[1][0].sentence - pair[0][0].sentence <= 1)
+    """Yields two values of the same sentence, of one and the next, or of context and question.
+
+    The values of a text are in its order, so that the work is linear where each sentence has few of them.
+    """
+    ends = [n for n in range(1, len(alike)) if alike[n][0].sentence < alike[n - 1][0].sentence]  # the question begins
+    for place, first in enumerate(alike):
+        begin = place + 1
+        for end in (*ends, len(alike)):
+            for second in (alike[n] for n in range(begin, end)):
+                if second[0].sentence - first[0].sentence > 1:
+                    break
+                yield first, second
+            begin = max(begin, end)
 
 
 def _is_close(one: float, other: float) -> bool:

@@ -1,4 +1,4 @@
-"""Reads dates, times of day and identifiers of a text, and what is said around each of them.
+"""Reads the dates, times of day and identifiers of a text, each with the words around it.
 
 1 October 2024; October 1; 1 to 3 October; 2026-05-03; Monday; spring      date
 5 pm; 17:00; seven in the morning; noon                                    time
@@ -21,7 +21,8 @@ DURATION, MONEY, SHARE, DAY, TIME, PLAIN, CODE = (
     "identifier",
 )
 MEASURE, TITLE = "quantity", "name"
-WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY_NAMES = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
+WEEKDAYS = tuple(name[:3] for name in _DAY_NAMES)
 HEAD_WORDS = 3  # content words on each side that say what a value is about
 _ABOUT = frozenset("about around roughly approximately approx some nearly almost circa close".split())
 _ABOVE, _BELOW = frozenset("over above exceeding".split()), frozenset("under below".split())
@@ -30,6 +31,7 @@ _SEASONS = {"spring": "spring", "summer": "summer", "autumn": "autumn", "fall": 
 _LABELS = frozenset(
     "section sections step art article page chapter day phase level no number version paragraph".split()
 )
+_QUOTED = re.compile(r' ["“][^"“”.]{1,40}["”] ')
 _ISO = re.compile(r"\b(\d{4})-(\d{1,2})-(\d{1,2})\b")
 _NUMERIC_DATE = re.compile(r"\b(\d{1,2})[./](\d{1,2})[./](\d{4}|\d{2})\b")
 _CODE = re.compile(r"\b(?=[A-Za-z-]*\d)(?=\d*-?[A-Za-z])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\b")
@@ -42,7 +44,6 @@ _BEFORE_TIME = frozenset("at by from to until till between and past after before
 RANGE_WORDS = frozenset({"to", "and", "until", "till", "through"})
 RANGE_SIGNS = frozenset({"-", "–", "—"})
 Parts = tuple[int | str | None, ...]  # of a date: year, month, day, weekday, season
-_WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
 _MONTHS = {
     name: number
     for number, name in enumerate(
@@ -94,6 +95,10 @@ class DateReader:
     def __init__(self, text: str, words: Sequence[Word]):
         self.text, self.words = text, words
         self.used = [False] * len(words)
+        self.units: dict[int, set[str]] = {}  # of each sentence
+        for word in words:
+            if word.kind == UNIT:
+                self.units.setdefault(word.sentence, set()).add(word.norm)
 
     def _make(
         self,
@@ -129,20 +134,19 @@ class DateReader:
 
     def _noun(self, last: int) -> frozenset[str]:
         sentence = self.words[last].sentence
-        behind = [w for w in self.words[last + 1 : last + 3] if w.kind in CONTENT and w.sentence == sentence]
+        behind = self.words[last + 1 : last + 3]
+        found = {w.norm for w in behind if w.kind in CONTENT and w.sentence == sentence}
         if self._is_open(last):  # it may have the unit of a number of this sentence, or of the two before it
-            behind += [w for w in self.words if w.kind == UNIT and sentence - w.sentence in (0, 1, 2)]
-        return frozenset(w.norm for w in behind)
+            found.update(*(self.units.get(near, ()) for near in (sentence, sentence - 1, sentence - 2)))
+        return frozenset(found)
 
     def _is_open(self, last: int) -> bool:
         behind = self.words[last + 1] if last + 1 < len(self.words) else None
         word = self.words[last]
         if (last and self.words[last - 1].lower in _LABELS) or self.text[word.end : word.end + 2] == " |":
             return False  # page 2; a cell of a table
-        if (not last or self.words[last - 1].sentence < word.sentence) and self.text[word.end : word.end + 1] in (
-            ".",
-            ")",
-        ):
+        is_first = not last or self.words[last - 1].sentence < word.sentence
+        if is_first and self.text.startswith((".", ")"), word.end):
             return False  # the number of an item
         is_joined = behind is not None and behind.sentence == self.words[last].sentence and not behind.after_break
         return not is_joined or behind is None or behind.kind not in (WORD, NAME, UNIT)
@@ -220,7 +224,7 @@ class DateReader:
                 yield self._make(first, last, DAY, DAY, (year, month, day, None, None))
                 if earlier is not None:
                     yield self._make(earlier, earlier, DAY, DAY, (year, month, self._day(earlier), None, None))
-            elif word.kind == DATE or word.lower.removesuffix("s") in _WEEKDAYS:
+            elif word.kind == DATE or word.lower.removesuffix("s") in _DAY_NAMES:
                 yield self._make(place, place, DAY, DAY, (None, None, None, word.lower[:3], None))
             elif word.lower in _SEASONS and (
                 word.lower != "fall" or (place and words[place - 1].lower in ("in", "the", "of"))
@@ -263,11 +267,8 @@ class DateReader:
     def _unit_behind(self, place: int) -> int | None:
         """Finds the place of the unit of a number: at most one adjective is between them."""
         words, sentence = self.words, self.words[place].sentence
-        quoted = re.match(r' ["“][^"“”.]{1,40}["”] ', self.text[words[place].end :])  # ten "keep in touch" days
-        if quoted:
-            place = (
-                next((n for n in range(place, len(words)) if words[n].end > words[place].end + quoted.end()), place) - 1
-            )
+        if quoted := _QUOTED.match(self.text, words[place].end):  # ten "keep in touch" days
+            place = next((n for n in range(place, len(words)) if words[n].end > quoted.end()), place) - 1
         for step in (1, 2):
             behind = place + step
             if behind >= len(words) or words[behind].sentence != sentence or self.used[behind]:
@@ -302,9 +303,7 @@ class DateReader:
             if behind[:1] == ["at"] and behind[1:]
             else ""
         )
-        opens = before[:1] == ["and"] and "between" not in self._lower(
-            max(0, place - 8), place
-        )  # two puffs and two in ...
-        if part in _PARTS_OF_DAY and hour <= 12 and before and before[0] in _BEFORE_TIME and not opens:
+        is_count = before[:1] == ["and"] and "between" not in self._lower(max(0, place - 8), place)  # two puffs and two
+        if part in _PARTS_OF_DAY and hour <= 12 and before and before[0] in _BEFORE_TIME and not is_count:
             return self._make(place, place, TIME, TIME, 60 * (hour % 12) + _PARTS_OF_DAY[part] + half)
         return None

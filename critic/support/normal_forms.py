@@ -140,22 +140,23 @@ def _single_words(text: str) -> Iterator[Word]:
             is_first = True
         before, behind = text[end : found.start()], text[found.end() : found.end() + 1]
         end = found.end()
-        kind, norm = _classify(found.group(), is_first, after_number and len(before) <= 1, behind)
-        after_break = not _BREAKS.isdisjoint(before)
         lower = found.group().lower().replace("’", "'").replace("per cent", "percent")
+        kind, norm = _classify(found.group(), lower, is_first, after_number and len(before) <= 1, behind)
+        after_break = not _BREAKS.isdisjoint(before)
         yield Word(found.start(), end, lower, norm, kind, sentence, after_break)
         is_first, after_number = False, kind == NUMBER
 
 
-def _classify(token: str, is_first: bool, after_number: bool, behind: str) -> tuple[str, str]:
+def _classify(token: str, lower: str, is_first: bool, after_number: bool, behind: str) -> tuple[str, str]:
     """Returns the kind and the normal form of a token.
 
     Args:
+        lower: It in lower case, as `Word` has it.
         is_first: It begins its sentence.
         after_number: It follows a number closely.
         behind: The next character.
     """
-    lower, is_capitalised = token.lower().replace("’", "'").replace("per cent", "percent"), token[0].isupper()
+    is_capitalised = token[0].isupper()
     if token[0].isdigit():
         return NUMBER, _normalise_digits(token)
     if lower in ("yes", "no") and is_first and behind in {",", ".", "!", ";", ""}:
@@ -198,7 +199,7 @@ def _join(last: Word, word: Word, text: str) -> Word | None:
         return replace(last, end=word.end)
     if word.lower in ("am", "pm"):
         return _time_of_day(last, word)
-    first, second = _value(last.norm), _value(word.norm)
+    first, second = parse_number(last.norm), parse_number(word.norm)
     if word.lower == "one" and gap == "-" and last.lower in _NUMBERS and first is not None and first >= 20:
         return replace(last, end=word.end, norm=f"{first + 1:g}", lower=word.lower)  # forty-one
     if word.kind != NUMBER or first is None or second is None or gap not in ("", " ", "-", "\u00a0", "\u202f"):
@@ -218,7 +219,8 @@ def _time_of_day(number: Word, half: Word) -> Word | None:
     return replace(number, end=half.end, norm=f"{value:02}:{minutes.ljust(2, '0')}")
 
 
-def _value(norm: str) -> float | None:
+def parse_number(norm: str) -> float | None:
+    """Reads a normal form as a number; None if it is none, such as a version."""
     try:
         return float(norm)
     except ValueError:
@@ -257,7 +259,7 @@ def _quantity(words: list[Word], place: int) -> Quantity:
         unit = behind[0].norm
     elif len(behind) == 2 and behind[1].kind == UNIT and behind[0].kind == WORD and behind[0].lower != "per":
         unit = behind[1].norm  # five working days
-    amount = _value(number.norm)
+    amount = parse_number(number.norm)
     if amount is None:
         return Quantity(number.norm, unit, unit)
     dimension, factor = _CONVERSIONS.get(unit, (unit, 1.0))

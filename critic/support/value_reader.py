@@ -28,7 +28,7 @@ from critic.support.date_reader import (
     DateReader,
     Value,
 )
-from critic.support.normal_forms import CURRENCIES, NAME, NUMBER, UNIT, WORD, convert, read_words
+from critic.support.normal_forms import CURRENCIES, NAME, NUMBER, UNIT, WORD, convert, parse_number, read_words
 
 MAX_CACHED_CHARACTERS = 8192  # the values of longer texts are not cached
 _ONE, _EACH = frozenset({"a", "an", "one", "another"}), frozenset({"a", "an", "one", "per", "each", "every", "another"})
@@ -105,9 +105,8 @@ class _Reader(DateReader):
         if re.fullmatch(r"\d{1,2}:\d{2}", word.norm):
             hours, minutes = map(int, word.norm.split(":"))
             return self._make(place, place, TIME, TIME, float(60 * hours + minutes))
-        try:
-            amount = float(word.norm)
-        except ValueError:
+        amount = parse_number(word.norm)
+        if amount is None:
             return self._make(place, place, CODE, CODE, re.sub(r"\W", "", word.norm))
         if place and self.words[place - 1].lower in _REFERENCES:
             return None  # of the answer's own steps, or of the context's parts

@@ -1,4 +1,4 @@
-"""Reads the values of a text (quantities, dates, times, identifiers) and compares those of an answer with its context.
+"""Compares the values of an answer (quantities, dates, times, identifiers, names) with those of its context.
 
     The warranty lasts two years.        duration  24 months, of warranty, last
     Call A-113 before 5 pm on 1 May.     identifier a113; time 17:00; date 1 May
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, first_number, is_total
+from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, first_number, is_total
 from critic.support.date_reader import CODE, DAY, DURATION, MONEY, PLAIN, SHARE, TIME, TITLE, Parts, Value
 from critic.support.normal_forms import NAME, WORD, read_words
 from critic.support.value_reader import read_values
@@ -111,11 +111,9 @@ def _compare(
         return None
     if value.is_unit and not shares_head and any(one.text.endswith("ly") for one in (value, *rivals[:1])):
         return None  # "the monthly period" is no rate
-    is_loose = (value.is_unit and not rivals) or value.text.lower().startswith(
-        "half "
-    )  # "twice a day", "half a century"
+    is_loose = (value.is_unit and not rivals) or value.text.lower().startswith("half ")
     if value.kind == DURATION and is_loose and not shares_head:
-        return None  # these are often an inference: as many were right as wrong
+        return None  # "twice a day", "half a century": often an inference, as many were right as wrong
     is_season = isinstance(value.amount, tuple) and bool(value.amount[4])
     is_between = value.kind == DURATION and any(other.kind in (DAY, TIME) for other in known)  # of two dates or times
     if not rivals and (is_season or is_between):
@@ -213,7 +211,7 @@ def _is_equal(value: Value, other: Value) -> bool:
     if value.kind == MONEY and value.unit != other.unit:
         if "cent" not in (value.unit, other.unit):
             return False
-        mine, its = (amount / (100 if v.unit == "cent" else 1) for amount, v in ((mine, value), (its, other)))
+        mine, its = (base_amount(v) or 0.0 for v in (value, other))
     elif value.kind == DURATION and value.unit != other.unit:  # days and months
         mine, its = (
             amount * (CALENDAR_DAYS if v.unit == "calendar" else 1) for amount, v in ((mine, value), (its, other))

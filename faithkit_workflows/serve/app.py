@@ -99,7 +99,7 @@ def create_app(service: Service) -> App:
     jobs.add_routes(app, service)
     _document_key(app, service)
     settings = service.settings
-    gate = service.gate = Gate(
+    gate = Gate(
         app,
         service.telemetry,
         routes=app.routes,
@@ -110,6 +110,7 @@ def create_app(service: Service) -> App:
         body_seconds=settings.body_seconds,
         request_seconds=settings.request_seconds,
         is_draining=lambda: service.is_draining,
+        ending=service.ending,
         on_receiving=service.count_receiving,
     )
     if not settings.cors_origins:

@@ -50,6 +50,7 @@ class Gate:
     Args:
         routes: Those of `app`; which need no key, and which read their bodies themselves, is marked at them.
         keys: The hash of each name; empty: no key is needed.
+        ending: Is set when what is unanswered is to be refused.
         hosts: Allowed values of the header Host, without a port; empty: all.
         on_receiving: Is called with 1 when a request begins to arrive and with -1 when it has arrived.
     """
@@ -67,16 +68,16 @@ class Gate:
         body_seconds: float,
         request_seconds: float,
         is_draining: Callable[[], bool],
+        ending: asyncio.Event,
         on_receiving: Callable[[int], None],
     ):
         self.app, self.telemetry, self.keys, self.hosts = app, telemetry, keys, hosts
         self.max_body_bytes, self.body_seconds, self.request_seconds = max_body_bytes, body_seconds, request_seconds
-        self.is_draining, self.on_receiving = is_draining, on_receiving
+        self.is_draining, self.ending, self.on_receiving = is_draining, ending, on_receiving
         self._buffered, self._num_open, self._max_requests = 0, 0, max_requests
         marks = {str(getattr(route, "path", "")): vars(getattr(route, "endpoint", object)) for route in routes}
         self.open_paths = {path for path, found in marks.items() if not found.get("needs_key", True)} | {DOCUMENT}
         self.streamed_paths = {path for path, found in marks.items() if found.get("streams_body")}
-        self.ending = asyncio.Event()  # what is unanswered then is refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a connection."""

@@ -212,7 +212,7 @@ class JobRunner:
     def _command(self, job: Job, folder: Path) -> list[str]:
         command = [sys.executable, "-m", "faithkit", "score"]
         if (folder / RUN).exists():
-            return [*command, f"resume={folder / RUN}"]
+            return [*command, f"resume={quote_override(str(folder / RUN))}"]
         (table,) = folder.glob(f"{TABLE}.*")
         settings = self.service.settings
         keys = {
@@ -226,7 +226,7 @@ class JobRunner:
         labels = settings.labels or {}
         classes = ",".join(f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
         command += [f"labels={{{classes}}}"] if labels else []
-        return [*command, *(f"{key}='{value}'" for key, value in keys.items() if value is not None)]
+        return [*command, *(f"{key}={quote_override(str(value))}" for key, value in keys.items() if value is not None)]
 
     def count_rows(self, job: Job) -> int | None:
         """Counts the rows with a verdict so far."""

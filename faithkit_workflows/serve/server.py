@@ -73,8 +73,8 @@ class Server(uvicorn.Server):
         yield
 
     def _end(self, number: int) -> None:
-        loop, ending = asyncio.get_running_loop(), self.service.gate.ending
-        loop.call_later(0 if self.received else self.service.settings.drain_seconds, ending.set)
+        seconds = 0 if self.received else self.service.settings.drain_seconds
+        asyncio.get_running_loop().call_later(seconds, self.service.ending.set)
         self.received = self.received or number
         self.service.is_draining = self.should_exit = True
         log.info("ending: %d rows wait", self.service.num_waiting)

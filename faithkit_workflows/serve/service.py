@@ -1,5 +1,6 @@
 """The served models with their queues: what every route calls."""
 
+import asyncio
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ class Service:
             name: ServedModel(name, checkpoint, config) for name, checkpoint in settings.checkpoints().items()
         }
         self.jobs: Any = None  # the runner of jobs, if there is a folder for them
-        self.gate: Any = None
+        self.ending = asyncio.Event()  # what is unanswered then is refused
         self._batchers = {name: self._make_batcher(model) for name, model in self.models.items()}
         self.read_keys()
 
