@@ -29,8 +29,8 @@ def rounds_text(example: Example) -> str:
     if not example.history and _ROUNDS.match(example.response):
         return example.response
     turns: list[tuple[str, list[str]]] = [("A", [])]
-    turns = [("B" if turn.speaker == WIZARD else "A", turn.text) for turn in example.history]
-    for who, text in [*turns, ("B", example.response)]:
+    given = [("B" if turn.speaker == WIZARD else "A", turn.text) for turn in example.history]
+    for who, text in [*given, ("B", example.response)]:
         if turns[-1][0] != who:
             turns.append((who, []))
         turns[-1][1].append(text)
