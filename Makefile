@@ -14,7 +14,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
 # The versions of the lock files without hashes: torch's build is the one that pip prefers on this machine.
-build/constraints.txt: $(wildcard requirements*.lock)
+build/constraints.txt: $(wildcard requirements/*.lock)
 	@mkdir -p build
 	@cat $^ | sed -nE '/\+cpu/d; s/^([A-Za-z0-9].*==.*) \\$$/\1/p' | sort -u >$@
 

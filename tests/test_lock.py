@@ -1,10 +1,12 @@
 """The lock files agree with pyproject.toml, check everything by hash, and do not say where packages come from."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -46,6 +48,15 @@ def test_every_dependency_is_locked_to_a_version_that_it_allows(torch: str) -> N
     for extra, wanted in PROJECT["optional-dependencies"].items():
         if extra not in ("all", "vllm", "docs"):
             assert_satisfied(wanted, locked(*files))
+
+
+def test_make_installs_the_locked_versions(tmp_path: Path) -> None:
+    command = ["make", "--silent", "--makefile", str(ROOT / "Makefile"), "build/constraints.txt"]
+    (tmp_path / "requirements").symlink_to(ROOT / "requirements")
+    subprocess.run(command, cwd=tmp_path, check=True)
+    pins = (tmp_path / "build" / "constraints.txt").read_text().splitlines()
+    lock = locked(*FILES[:2], FILES[3])
+    assert {f"{name}{lock[name].specifier}" for name in ("transformers", "mypy", "torch")} <= set(pins)
 
 
 def test_an_upper_bound_has_a_comment_with_its_reason() -> None:
