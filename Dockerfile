@@ -1,4 +1,4 @@
-# The HTTP service on a CPU (docs/serving.md): docker compose up --build
+# The HTTP service on a CPU (docs/guides/serving.md): docker compose up --build
 FROM python:3.11-slim AS build
 WORKDIR /build
 RUN python -m venv /opt/faithkit

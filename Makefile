@@ -90,7 +90,7 @@ build/adapters/%/.installed: $(VENV)/.installed-dev
 	$(PY) -c "from faithkit.packages import TOOLS; print(TOOLS['$*'])" | xargs build/adapters/$*/bin/python $(PIP_QUIETLY)
 	@touch $@
 
-adapters: $(TOOL:%=build/adapters/%/.installed) ## the tests of docs/adapters.md with the real tools, or with one: TOOL=mlflow
+adapters: $(TOOL:%=build/adapters/%/.installed) ## the tests of docs/guides/adapters.md with the real tools, or with one: TOOL=mlflow
 	@for tool in $(TOOL); do PYTHONPATH=. $(QUIET_TOOLS) build/adapters/$$tool/bin/python -m pytest tests/faithkit_workflows/adapters/test_$${tool%_core}.py || exit 1; done
 
 check: $(VENV)/.installed-dev ## ruff and mypy

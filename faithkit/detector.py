@@ -157,7 +157,7 @@ def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
     found = load_object(target)
     if not isinstance(found, DetectorKind):
         if missing := [method for method in ("load", "predict_examples") if not hasattr(found, method)]:
-            raise UserError(f"{target} is no detector: it has no {missing[0]}", hint="see docs/extending.md")
+            raise UserError(f"{target} is no detector: it has no {missing[0]}", hint="see docs/project/extending.md")
         found = DetectorKind(name=target, target=target)
     return found, checkpoint[len(target) + 1 :]
 

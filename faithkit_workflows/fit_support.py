@@ -4,7 +4,7 @@ python -m faithkit_workflows.fit_support mine.csv --out mine.json      your rows
 faithkit score answers.csv checkpoint=default:mine.json
 python -m faithkit_workflows.fit_support --out critic/support/default.json     the detector that comes with faithkit
 
-A table has the columns of docs/own_data.md: context, question, answer, label, and spans where they are known. The
+A table has the columns of docs/start/own_data.md: context, question, answer, label, and spans where they are known. The
 fitted detector is compared with `default` on your rows, each fold of groups (documents, dialogues) left out of the fit
 in turn; if it ranks them worse, no file is written. Thresholds and figures come from these folds; without rows of your
 own, each author of the everyday answers is left out in turn.
@@ -194,7 +194,7 @@ def compare_with_default(
             f"the fitted detector is worse than default on rows it was not fitted on: AUROC {after:.3f}, {before:.3f}"
         )
         hint = (
-            "no file is written: keep checkpoint=default and choose a threshold (docs/own_data.md), or label more rows"
+            "no file is written: keep checkpoint=default and choose a threshold (docs/start/own_data.md), or label more rows"
         )
         raise UserError(problem, place=", ".join(files), hint=hint)
     return round(before, 3)

@@ -8,7 +8,7 @@ faithkit reproduce table=faithdial_5 dry_run=true             the commands of it
 faithkit reproduce table=ragtruth_5 scale=paper trainer=fsdp engine.num_gpus=4   the hardware of its steps
 faithkit reproduce table=all                                  every table, and research/reproduction.md
 faithkit reproduce table=ragtruth_5 scale=paper prompts=DIR   with the papers' prompts, which you save in DIR
-The same command resumes an interrupted one. DIR holds the corpora by name: docs/reproducing.md.
+The same command resumes an interrupted one. DIR holds the corpora by name: docs/papers/reproducing.md.
 """
 
 import sys

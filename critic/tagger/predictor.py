@@ -169,7 +169,7 @@ class Tagger:
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: the fastest
                 of these on the hardware.
             max_windows: Number of windows of long knowledge that are read for each part of the response: those that
-                share most words with it. None reads as many as in training, "all" reads all (docs/scoring.md).
+                share most words with it. None reads as many as in training, "all" reads all (docs/guides/scoring.md).
 
         Raises:
             UserError: There is no model, or it is of another kind.

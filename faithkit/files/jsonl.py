@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 PREDICTIONS_HINT = (
-    "predictions are JSON lines with id and label (docs/formats.md); `faithkit score` keeps those of a table in "
+    "predictions are JSON lines with id and label (docs/reference/formats.md); `faithkit score` keeps those of a table in "
     "RUN/predictions/"
 )
 SCORED = "faithkit_label"  # the column of `faithkit score` if the table already has a label

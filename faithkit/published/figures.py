@@ -7,7 +7,7 @@ means over both classes, DiaHalu's those of the hallucinated class.
 
 Each JSON file is one table of one paper, and a file with another checksum is refused. A correction changes the file,
 its checksum here, and the one that tests/faithkit/test_published.py pins. The YAML files are not read here: they list
-for `faithkit reproduce` how each of these tables is made with our models (docs/extending.md).
+for `faithkit reproduce` how each of these tables is made with our models (docs/project/extending.md).
 """
 
 import hashlib

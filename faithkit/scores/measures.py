@@ -1,7 +1,7 @@
 """The table of all measures: what the values of each can be, which direction is better, and how tables show it.
 
 A new metric is a function that computes it and an entry here; a metric of generated responses in another package brings
-its entry with `compute` (docs/extending.md). Modules look their kinds up when they are imported, so a metric without an
+its entry with `compute` (docs/project/extending.md). Modules look their kinds up when they are imported, so a metric without an
 entry is an error before any run.
 """
 
@@ -162,7 +162,7 @@ def add_measures(names: Sequence[str]) -> None:
     for name in names:
         measure = load_object(name)
         if not isinstance(measure, Measure) or measure.compute is None:
-            raise UserError(f"{name} is not a Measure with compute=", hint="see docs/extending.md")
+            raise UserError(f"{name} is not a Measure with compute=", hint="see docs/project/extending.md")
         response_measures()[name.rpartition(":")[2].lower()] = measure
         _declared.cache_clear()
 

@@ -8,7 +8,7 @@ faithkit audit my_module:my_function                         a function: a list 
 faithkit audit http://localhost:8000                         a server with the protocol of LettuceDetect or OpenAI
 faithkit audit resume=runs/...                               continue after an interruption
 
-It writes audit.html, audit.json and all answers into a run's folder. docs/auditing.md explains the result.
+It writes audit.html, audit.json and all answers into a run's folder. docs/guides/auditing.md explains the result.
 """
 
 from functools import partial

@@ -8,7 +8,7 @@ faithkit compare resume=runs/...                                    continue aft
 
 With labels of people it reports accuracy beside simple baselines, and whether differences are more than chance.
 Without labels it reports how often the models agree, and which rows to label first. It writes compare.html,
-compare.json, answers.jsonl and label_first.csv into a run's folder. docs/comparing.md explains the result.
+compare.json, answers.jsonl and label_first.csv into a run's folder. docs/guides/comparing.md explains the result.
 `faithkit report` compares runs, by the other modules of this package.
 """
 

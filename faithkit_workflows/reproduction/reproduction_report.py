@@ -288,7 +288,7 @@ def _report_lines(path: Path, made: Sequence[Made], place: Place) -> Iterator[st
     facts = environment()
     yield "# The papers' tables, reproduced"
     yield ""
-    yield f"By `faithkit reproduce` at `scale={place.scale}` ({time.strftime('%Y-%m-%d')}; docs/reproducing.md)."
+    yield f"By `faithkit reproduce` at `scale={place.scale}` ({time.strftime('%Y-%m-%d')}; docs/papers/reproducing.md)."
     versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "torch", "transformers"))
     yield f"{facts['cpu']}, {os.cpu_count()} cores; {versions}; commit {facts['git_commit']}."
     if place.scale == LOCAL:

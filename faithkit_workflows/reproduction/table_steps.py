@@ -372,7 +372,7 @@ def check_prompts(key: str, path: str) -> Iterator[UserError]:
     for unknown in [name for name in folders if name not in FOLDERS]:
         yield UserError(f"{key}: no paper has prompts in {unknown}", place=path, hint=choice_hint(unknown, FOLDERS))
     if not folders:
-        hint = f"make folders such as {FOLDERS[0]}/ with the prompts' files (docs/reproducing.md)"
+        hint = f"make folders such as {FOLDERS[0]}/ with the prompts' files (docs/papers/reproducing.md)"
         yield UserError(f"{key}: here is no folder of a paper's prompts", place=path, hint=hint)
     for folder in [name for name in FOLDERS if name in folders]:
         for ask in [name for name in ASKS if list((root / folder).glob(f"{name}.*"))]:

@@ -8,7 +8,7 @@ python -m faithkit_workflows.serve.keys keys.txt NAME      write a new key
 
 Routes: POST /v1/check, those of LettuceDetect, vLLM and OpenAI clients, /v1/jobs, /metrics, /health/ready;
 /openapi.json describes them. SIGTERM answers what is accepted, then ends; SIGHUP loads the checkpoints again. See
-docs/serving.md.
+docs/guides/serving.md.
 """
 
 import sys

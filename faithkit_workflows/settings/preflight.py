@@ -313,7 +313,7 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
         field = "benchmark.path" if key.startswith("benchmark") else "data.path"
         field = f"{key}.path" if key.startswith("data.first") else field
         hint = suggest_path(field, place, "a folder or file")
-        hint += "; docs/data.md has its download" if source.address and "docs/data.md" not in hint else ""
+        hint += "; docs/reference/data.md has its download" if source.address and "docs/reference/data.md" not in hint else ""
         yield UserError("no such file or folder", place=path, hint=hint)
     elif problems := [*missing(TABLES[place.suffix], key)] if place.suffix in TABLES else []:
         yield from problems
@@ -359,7 +359,7 @@ def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:
     A folder within another that this command names, such as `data_dir`, is missing there.
     """
     if typed := _typed_folder(place):
-        return f"{typed}=DIR must hold {place.name}: docs/data.md has downloads and folders"
+        return f"{typed}=DIR must hold {place.name}: docs/reference/data.md has downloads and folders"
     try:
         names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """The written projects in the real Label Studio: imported, annotated through its API, exported and read back, equal.
 
-What its pages do with a mouse was tried by hand in a browser: docs/annotating.md says what was seen.
+What its pages do with a mouse was tried by hand in a browser: docs/guides/annotating.md says what was seen.
 """
 
 import pytest

@@ -107,7 +107,7 @@ def test_a_wrong_name_is_explained(arguments: list[str], words: str) -> None:
 
 
 def test_a_page_names_every_model() -> None:
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "start" / "models.md").read_text(encoding="utf-8")
     assert [model["name"] for model in MODELS if f"`{model['name']}`" not in page] == []
 
 

@@ -109,7 +109,7 @@ def check_harness(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPa
 
 def check_wandb_sweep(verb: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's sweep.yaml starts a training that is understood, and names the metric that chooses its checkpoint."""
-    (text,) = blocks("docs/sweeps.md", "yaml")
+    (text,) = blocks("docs/guides/sweeps.md", "yaml")
     sweep = yaml.safe_load(text)
     values = {key: one.get("value", one.get("min", one.get("values"))) for key, one in sweep["parameters"].items()}
     given = [f"{key}={value[0] if isinstance(value, list) else value}" for key, value in values.items()]
@@ -264,5 +264,5 @@ def test_the_first_page_has_the_two_first_commands() -> None:
 
 
 def test_the_extras_of_the_page_are_those_that_there_are() -> None:
-    (named,) = re.findall(r"Extras bring what few need:\n(.*?)\.", PAGES["docs/command_line.md"], re.DOTALL)
+    (named,) = re.findall(r"Extras bring what few need:\n(.*?)\.", PAGES["docs/reference/command_line.md"], re.DOTALL)
     assert set(re.findall(r"`([\w-]+)`", named)) == set(EXTRAS) - {"dev", "docs", "bench"}

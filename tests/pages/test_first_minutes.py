@@ -69,7 +69,7 @@ def test_the_commands_of_readme_name_sample_files() -> None:
 
 SHOWN = [  # the command `faithkit check` of a block, and the output in the next block
     (page.name, command[1], output)
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for block, output in pairwise(page.read_text(encoding="utf-8").split("```")[1::2])
     if (command := re.search(r"^(faithkit check .*)$", block, re.MULTILINE)) and output.startswith("text\n")
 ]

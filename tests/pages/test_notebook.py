@@ -13,7 +13,7 @@ import pytest
 from tests.pages.test_commands import check_script
 from tests.running import ROOT
 
-PATH = ROOT / "docs" / "first_hour.ipynb"
+PATH = ROOT / "docs" / "start" / "first_hour.ipynb"
 CELLS: list[dict[str, Any]] = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
 CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
 COMMANDS = [line.strip() for cell in CODE for line in cell.splitlines() if line.strip().startswith("!")]

@@ -22,8 +22,8 @@ ADAPTERS = "faithkit_workflows.adapters."
 # Who provides what a block loads, by a line that it has: (page, line) and the fixture.
 TRAINED = {
     ("README.md", "Tagger.load"): "trained_tagger",
-    ("docs/scoring.md", "Critic.load"): "trained",
-    ("docs/scoring.md", "Tagger.load"): "trained_tagger",
+    ("docs/guides/scoring.md", "Critic.load"): "trained",
+    ("docs/guides/scoring.md", "Tagger.load"): "trained_tagger",
 }
 
 
@@ -65,7 +65,7 @@ def test_the_lines_about_runs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         make_run(tmp_path / "runs" / name, predictions={"begin": rows})
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    exec(find_block("docs/runs_in_python.md", "import runs"), scope)  # noqa: S102 - our own page
+    exec(find_block("docs/guides/runs_in_python.md", "import runs"), scope)  # noqa: S102 - our own page
     assert len(scope["pairs"]) == 1 and len(scope["metrics"]) == 2  # type: ignore[arg-type]
 
 
@@ -81,7 +81,7 @@ def test_the_labels_of_xsum_are_joined_to_rows_that_are_read(tmp_path: Path, mon
     for end, text in texts.items():
         (folder / f"PtGen.{end}").write_text(f"{text}\n")
     monkeypatch.chdir(tmp_path)
-    exec(find_block("docs/data.md", "eval_data/xsum"), {})  # noqa: S102 - our own page
+    exec(find_block("docs/reference/data.md", "eval_data/xsum"), {})  # noqa: S102 - our own page
     (row,) = read_examples(XsumTokens(path="DIR/xsum_tokens"), "all", ReadReport())
     assert row.spans and [row.response[span.start : span.end] for span in row.spans] == ["snowed"]
     assert (row.meta["model"], row.reference) == ("PtGen", "rain")
@@ -91,7 +91,7 @@ def test_the_tables_of_the_first_hour_are_written_and_read(tmp_path: Path, monke
     from faithkit import read_pairs
 
     monkeypatch.chdir(tmp_path)
-    exec(find_block("docs/tutorial.md", "generate"), {})  # noqa: S102 - our own page
+    exec(find_block("docs/start/tutorial.md", "generate"), {})  # noqa: S102 - our own page
     examples = list(read_pairs("labelled.csv"))
     assert len(examples) == 2000 and all(e.history and e.spans is not None for e in examples)
     assert {e.label for e in examples} == {"faithful", "hallucinated"}
@@ -103,7 +103,7 @@ def test_the_examples_of_extending_do_what_the_page_says(tmp_path: Path, monkeyp
     from generation.objectives.mle import Mle
     from generation.objectives.objective import Step
 
-    (tmp_path / "support_tickets.py").write_text(find_block("docs/extending.md", "class SupportTickets"))
+    (tmp_path / "support_tickets.py").write_text(find_block("docs/project/extending.md", "class SupportTickets"))
     row = {"ticket": "7", "article": "Open on Sundays.", "reply": "We are closed.", "verdict": "hallucinated"}
     (tmp_path / "test.jsonl").write_text(json.dumps(row) + "\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -112,17 +112,17 @@ def test_the_examples_of_extending_do_what_the_page_says(tmp_path: Path, monkeyp
     assert (example.id, example.knowledge, example.label) == ("7", "Open on Sundays.", "hallucinated")
 
     scope: dict[str, Any] = {}
-    exec(find_block("docs/extending.md", "class PerResponse"), scope)  # noqa: S102 - our own page
+    exec(find_block("docs/project/extending.md", "class PerResponse"), scope)  # noqa: S102 - our own page
     step = Step.of_losses([[1.0, 2.0, 3.0], [10.0]])
     assert (scope["PerResponse"]()(step).item(), Mle()(step).item()) == (6.0, 4.0)
 
-    exec(find_block("docs/extending.md", "def questions"), scope)  # noqa: S102 - our own page
+    exec(find_block("docs/project/extending.md", "def questions"), scope)  # noqa: S102 - our own page
     assert scope["questions"](["Is it? ", "It is."]).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.slow
 def test_the_test_of_the_page_about_tests_runs(trained_tagger: Path, tmp_path: Path) -> None:
-    (tmp_path / "test_answers.py").write_text(find_block("docs/in_tests.md", "def my_system"), encoding="utf-8")
+    (tmp_path / "test_answers.py").write_text(find_block("docs/guides/in_tests.md", "def my_system"), encoding="utf-8")
     own = {**os.environ, "PYTHONPATH": str(ROOT), "DETECTOR": str(trained_tagger)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True)
@@ -133,7 +133,7 @@ def test_the_test_of_the_page_about_tests_runs(trained_tagger: Path, tmp_path: P
 def test_every_dataset_of_the_table_is_there() -> None:
     from data_modules.registry import SOURCES
 
-    table = PAGES["docs/formats.md"].split("## Datasets")[1].split("\n## ")[0]
+    table = PAGES["docs/reference/formats.md"].split("## Datasets")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == set(SOURCES) | {"mix", "wow_then_faithdial"}
@@ -142,7 +142,7 @@ def test_every_dataset_of_the_table_is_there() -> None:
 def test_a_mix_as_the_page_writes_it_is_understood(tmp_path: Path) -> None:
     import shlex
 
-    (line,) = (line for line in blocks("docs/training.md", "bash")[0].splitlines() if "data=mix" in line)
+    (line,) = (line for line in blocks("docs/guides/training.md", "bash")[0].splitlines() if "data=mix" in line)
     cfg = compose("train", *shlex.split(line)[2:])
     parts = [{**part, "path": str(tmp_path)} for part in cfg.data.parts]
     assert [(part.source.name, part.weight) for part in build_mix(parts)] == [("audit", 2.0), ("snli", 1.0)]
@@ -168,7 +168,7 @@ def _prose_of(path: Path) -> str:
 
 
 def test_the_architecture_names_every_package_and_only_paths_that_exist() -> None:
-    text = PAGES["docs/architecture.md"]
+    text = PAGES["docs/project/architecture.md"]
     paths = re.findall(r"`((?:faithkit|faithkit_workflows|critic|data_modules|tests)/[\w/.]+)`", text)
     assert paths and not [path for path in paths if not (ROOT / path).exists()]
     tree = text.split("```text")[1].split("```")[0]
@@ -186,8 +186,8 @@ def test_the_architecture_names_every_package_and_only_paths_that_exist() -> Non
 
 
 def test_every_page_is_reached_from_the_index() -> None:
-    linked = set(re.findall(r"\]\((\w+\.md)\)", PAGES["docs/index.md"]))
-    assert linked == {Path(page).name for page in PAGES if page.startswith("docs/")} - {"index.md"}
+    linked = set(re.findall(r"\]\(([\w/]+\.md)\)", PAGES["docs/index.md"]))
+    assert linked == {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"index.md"}
 
 
 def test_a_list_has_a_blank_line_before_it() -> None:
@@ -201,7 +201,7 @@ def test_a_list_has_a_blank_line_before_it() -> None:
 
 
 def test_the_api_reference_names_what_exists() -> None:
-    names = re.findall(r"^::: ([\w.]+)$", PAGES["docs/api.md"], re.MULTILINE)
+    names = re.findall(r"^::: ([\w.]+)$", PAGES["docs/reference/api.md"], re.MULTILINE)
     assert len(names) > 20
     for name in names:
         resolve_name(name)

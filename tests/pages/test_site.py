@@ -20,7 +20,7 @@ STYLED = re.compile(r"(?:@import|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)")
 def test_every_page_has_its_place() -> None:
     nav = yaml.safe_load(CONFIG)["nav"]
     named = [page for group in nav for pages in group.values() for entry in pages for page in entry.values()]
-    assert sorted(named) == sorted(Path(page).name for page in PAGES if page.startswith("docs/"))
+    assert sorted(named) == sorted(page.removeprefix("docs/") for page in PAGES if page.startswith("docs/"))
 
 
 @pytest.mark.slow
@@ -29,8 +29,9 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    built = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
-    assert {Path(page).stem for page in PAGES if page.startswith("docs/")} <= {Path(name).stem for name in built}
+    built = {str(path.relative_to(tmp_path)): path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")}
+    pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
+    assert {page.replace(".md", ".html") for page in pages} <= set(built)
     for name, text in built.items():
         assert not LOADED.findall(text), name
     for sheet in tmp_path.rglob("*.css"):

@@ -1,4 +1,4 @@
-"""docs/data.md has the address of each dataset's loader, and the licence of model cards."""
+"""docs/reference/data.md has the address of each dataset's loader, and the licence of model cards."""
 
 import re
 

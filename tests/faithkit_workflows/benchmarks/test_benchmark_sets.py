@@ -59,7 +59,7 @@ def test_rows_of_the_official_shape_are_scored(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_an_error_names_the_key_of_the_command(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"set benchmark.path .*; docs/data.md has its download"):
+    with pytest.raises(UserError, match=r"set benchmark.path .*; docs/reference/data.md has its download"):
         evaluate_here("benchmark=aggrefact", f"benchmark.path={tmp_path / 'none'}", "checkpoint=default")
     bad = write(tmp_path / "test.jsonl", [{**AGGREFACT[0], "label": "yes"}])
     with pytest.raises(UserError, match=r"'label' is 'yes'.*\n.*\n.*set benchmark.on_bad_row=skip"):

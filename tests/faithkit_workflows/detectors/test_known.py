@@ -180,7 +180,7 @@ def test_predictions_record_the_detector_and_its_weights(root: Path) -> None:
 
 
 def test_every_declaration_is_complete() -> None:
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "start" / "models.md").read_text(encoding="utf-8")
     for name, known in known_detectors().items():
         assert kind_in_name(name) is not None and known.figure and known.source and known.rule
         row = next(line for line in page.splitlines() if f"`{name}`" in line)

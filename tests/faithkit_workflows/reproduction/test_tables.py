@@ -255,7 +255,7 @@ def test_a_wrong_key_is_an_error_that_names_file_and_key(
 
 
 def test_the_table_of_extending_is_read(tmp_path: Path) -> None:
-    (example,) = map(yaml.safe_load, blocks("docs/extending.md", "yaml"))
+    (example,) = map(yaml.safe_load, blocks("docs/project/extending.md", "yaml"))
     for name in FILES:
         written = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
         if name == "plots":

@@ -34,7 +34,7 @@ def port(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    site = (ROOT / "docs/nginx.conf").read_text(encoding="utf-8").replace("/etc/nginx/", f"{folder}/")
+    site = (ROOT / "docs/guides/nginx.conf").read_text(encoding="utf-8").replace("/etc/nginx/", f"{folder}/")
     site = site.replace("rate=20r/s", "rate=1r/s")  # reached on a slow machine too
     site = site.replace("listen 443", f"listen 127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
     paths = "".join(

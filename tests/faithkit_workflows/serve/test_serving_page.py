@@ -1,4 +1,4 @@
-"""docs/serving.md: its requests are sent to a real server, and its tables are those of the code."""
+"""docs/guides/serving.md: its requests are sent to a real server, and its tables are those of the code."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tests.faithkit_workflows.serve.running_server import RunningServer
 from tests.pages.reading import PAGES, blocks, prose
 
 pytestmark = pytest.mark.xdist_group("serve-routes")
-PAGE, ADDRESS = "docs/serving.md", "http://127.0.0.1:8000"
+PAGE, ADDRESS = "docs/guides/serving.md", "http://127.0.0.1:8000"
 SHELL = blocks(PAGE, "sh")
 
 
