@@ -12,7 +12,7 @@ from tests.running import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-WORKFLOW = yaml.safe_load((ROOT / "docs" / "faithfulness.yml").read_text(encoding="utf-8"))
+WORKFLOW = yaml.safe_load((ROOT / "docs" / "guides" / "faithfulness.yml").read_text(encoding="utf-8"))
 
 
 def test_citation_and_changelog_name_this_version() -> None:
@@ -38,5 +38,5 @@ def test_the_workflow_installs_this_version_and_asks_what_the_page_reads(monkeyp
     for run in runs:
         check, (name, *arguments) = checker(shlex.split(run))
         check(name, arguments, monkeypatch)
-    page = (ROOT / "docs" / "in_tests.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "in_tests.md").read_text(encoding="utf-8")
     assert all(f'os.environ["{name}"]' in page for name in job["env"] if name != "OMP_NUM_THREADS")

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import ChainMap
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ STYLED = re.compile(r"(?:@import|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)")
 
 def test_every_page_has_its_place() -> None:
     nav = yaml.safe_load(CONFIG)["nav"]
-    named = [page for group in nav for pages in group.values() for entry in pages for page in entry.values()]
+    groups = [pages for group in nav for pages in group.values()]
+    named = [page for pages in groups for page in ([pages] if isinstance(pages, str) else [*ChainMap(*pages).values()])]
     assert sorted(named) == sorted(page.removeprefix("docs/") for page in PAGES if page.startswith("docs/"))
 
 
