@@ -194,7 +194,7 @@ def compare_with_default(
             f"the fitted detector is worse than default on rows it was not fitted on: AUROC {after:.3f}, {before:.3f}"
         )
         hint = (
-            "no file is written: keep checkpoint=default and choose a threshold (docs/start/own_data.md), or label more rows"
+            "no file is written: keep checkpoint=default with a threshold (docs/start/own_data.md), or label more rows"
         )
         raise UserError(problem, place=", ".join(files), hint=hint)
     return round(before, 3)

@@ -143,7 +143,8 @@ class Critic:
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: the fastest
                 of these on the hardware.
             max_windows: Number of windows that are read of knowledge longer than the model's length: those that share
-                most words with the response. None reads as many as in training, "all" reads all (docs/guides/scoring.md).
+                most words with the response. None reads as many as in training, "all" reads all
+                (docs/guides/scoring.md).
             labels: For an external classifier, the meaning of each class, by its number or its name:
                 `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
                 named faithful and hallucinated need no labels.

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 PREDICTIONS_HINT = (
-    "predictions are JSON lines with id and label (docs/reference/formats.md); `faithkit score` keeps those of a table in "
-    "RUN/predictions/"
+    "predictions are JSON lines with id and label (docs/reference/formats.md); `faithkit score` keeps those of a table "
+    "in RUN/predictions/"
 )
 SCORED = "faithkit_label"  # the column of `faithkit score` if the table already has a label
 SPACE = " \t\r\n"  # JSON's white space; str.strip() removes more

@@ -288,7 +288,10 @@ def suggest_by_verdict(meta: Mapping[str, Any], checkpoint: str | None) -> list[
         test = f"faithkit evaluate benchmark=pairs benchmark.path=FILE checkpoint={path}"
         return [("test it on more rows", test)]
     return [
-        ("train it on your rows, docs/start/own_data.md", f"faithkit train model={sidecar.kind} data=pairs data.path=FILE"),
+        (
+            "train it on your rows, docs/start/own_data.md",
+            f"faithkit train model={sidecar.kind} data=pairs data.path=FILE",
+        ),
         ("or choose another recipe, docs/start/models.md", "faithkit models"),
     ]
 

@@ -1,8 +1,8 @@
 """The table of all measures: what the values of each can be, which direction is better, and how tables show it.
 
 A new metric is a function that computes it and an entry here; a metric of generated responses in another package brings
-its entry with `compute` (docs/project/extending.md). Modules look their kinds up when they are imported, so a metric without an
-entry is an error before any run.
+its entry with `compute` (docs/project/extending.md). Modules look their kinds up when they are imported, so a metric
+without an entry is an error before any run.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,8 @@
 """Reads the papers' tables and figures from YAML: the steps that each needs, and which result is which cell.
 
-The files lie next to the published figures, in faithkit/published/; docs/project/extending.md shows an example. Their sections:
+The files lie next to the published figures, in faithkit/published/; docs/project/extending.md shows an example.
+
+Their sections:
 
     shared     values that are used by their YAML anchors
     models     by name, the fields that an element of `each` with this name has too

@@ -313,7 +313,11 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
         field = "benchmark.path" if key.startswith("benchmark") else "data.path"
         field = f"{key}.path" if key.startswith("data.first") else field
         hint = suggest_path(field, place, "a folder or file")
-        hint += "; docs/reference/data.md has its download" if source.address and "docs/reference/data.md" not in hint else ""
+        hint += (
+            "; docs/reference/data.md has its download"
+            if source.address and "docs/reference/data.md" not in hint
+            else ""
+        )
         yield UserError("no such file or folder", place=path, hint=hint)
     elif problems := [*missing(TABLES[place.suffix], key)] if place.suffix in TABLES else []:
         yield from problems

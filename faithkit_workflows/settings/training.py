@@ -129,7 +129,9 @@ class Sweep(types.Block):
     num_parallel: Annotated[int, types.Range(ge=1, le=10_000)]
 
 
-SWEEP_HINT = "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/guides/sweeps.md has a search"
+SWEEP_HINT = (
+    "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/guides/sweeps.md has a search"
+)
 
 
 def _choose_sweep(block: Any) -> type[types.Block] | None:

@@ -8,7 +8,9 @@ from data_modules.registry import SOURCES
 from faithkit.weights.export import DATASETS
 from tests.running import ROOT
 
-ROWS = re.findall(r"^\| (`.*?`) \| (\S+) \| (.*?) \|", (ROOT / "docs" / "reference" / "data.md").read_text(), re.MULTILINE)
+ROWS = re.findall(
+    r"^\| (`.*?`) \| (\S+) \| (.*?) \|", (ROOT / "docs" / "reference" / "data.md").read_text(), re.MULTILINE
+)
 TABLE = {name: (address, licence) for names, address, licence in ROWS for name in re.findall(r"`(\w+)`", names)}
 
 
