@@ -31,6 +31,7 @@ TARGETS = (
 
 DATASETS = {
     "embedded": "data_modules.embedded.corpus.Embedded",
+    "everyday": "data_modules.datasets.everyday.Everyday",
     "faithdial": "data_modules.datasets.faithdial.FaithDial",
     "faithcritic": "data_modules.datasets.faithdial.FaithCritic",
     "wow": "data_modules.datasets.wow.WizardOfWikipedia",

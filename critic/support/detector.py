@@ -27,6 +27,8 @@ from faithkit import arguments
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
@@ -83,14 +85,24 @@ class SupportDetector:
     def describe(cls, path: str, role: str = CHECKPOINT) -> UsedModel:
         """Describes the detector for the record of where predictions come from."""
         model = WordModel.read(Path(path).expanduser() if path else FILE)
-        fitted = ", ".join(str(part.get("name")) for part in model.description.get("fitted_on", ()))
+        fitted = [str(part.get("name")) for part in model.description.get("fitted_on", ())]
+
+        def find_seen() -> SeenRows:
+            from data_modules.datasets.everyday import FOLDER, Everyday
+            from data_modules.reading.dataset import read_examples
+            from data_modules.reading.rows import ReadReport
+
+            authors = [name for name in fitted if (FOLDER / f"{name}.jsonl").is_file()]
+            rows = (read_examples(Everyday(path=str(FOLDER / f"{name}.jsonl")), None, ReadReport()) for name in authors)
+            return SeenRows.of({TRAINED: map(row_keys, rows)}, [name for name in fitted if name not in authors])
+
         return UsedModel(
             role=role,
             path=f"{NAME}:{path}" if path else NAME,
             kind=NAME,
             weights=model.encoder_sha256[:32],
             threshold=f"{model.threshold:.4g}, {model.description.get('threshold', 'as fitted')}",
-            reason=f"it was fitted on {fitted}; which rows is not recorded",
+            find_seen=find_seen,
         )
 
     @property

@@ -1,7 +1,7 @@
 """Reports of labelled test sets: classification metrics with fitted baselines, by part of the data, and by column.
 
-HalluDial is divided by scenario, HaluEval by task, DiaHalu by domain, generator and type. Baselines are fitted in each
-part: the length that separates answers to questions does not separate summaries.
+HalluDial is divided by scenario, HaluEval by task, DiaHalu by domain, generator and type, everyday answers by style and
+error. Baselines are fitted in each part: the length that separates answers to questions does not separate summaries.
 """
 
 from collections import Counter
@@ -38,8 +38,13 @@ from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
 
 # The fields of `meta` that divide a dataset, the paper's first; and those that only hallucinated examples have.
-PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
-TYPES = {"diahalu": ("type",)}
+PARTS = {
+    "halludial": ("scenario",),
+    "halueval": ("task",),
+    "diahalu": ("domain", "model"),
+    "everyday": ("style",),
+}
+TYPES = {"diahalu": ("type",), "everyday": ("error",)}
 # Column heads by metric. Papers of dialogue judges give means over both classes, others those of one.
 COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
 OF_BOTH_CLASSES = {

@@ -18,7 +18,7 @@ from faithkit.metrics.results import full_names, read_meta, write_results
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
 from faithkit.records import Example, Prediction
-from faithkit.reports.label_tables import label_report
+from faithkit.reports.label_tables import TYPES, label_report
 from faithkit.reports.report import Provenance, Report, Sample, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
 from faithkit.statistics.conclusion import Decision, read_decision
@@ -106,7 +106,9 @@ def detection_reports(
         found = [label_report(examples, by_id, **options)]
         if has_spans(examples):
             is_critic = origin is not None and {model.kind for model in origin.models} == {CRITIC}
-            found.append(span_report(examples, by_id, is_critic=is_critic, **options))
+            of_spans = span_report(examples, by_id, is_critic=is_critic, **options)
+            # The last one is shown first: the errors of everyday answers have types by response.
+            found.insert(0 if examples[0].source in TYPES else 1, of_spans)
         answers = [(example, by_id[example.id]) for example in examples]
         reports[name] = [replace(add_provenance(one, origin, title=title), answers=answers) for one in found]
     return reports

@@ -1,8 +1,9 @@
 """Describes the models behind predictions: weights, origin of the threshold, and seen rows."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class UsedModel:
         kind: critic, tagger or generator; None for a model from elsewhere.
         weights: A hash of its weights; None if they are not available.
         threshold: The threshold of its labels and its origin; None for a model without labels.
-        seen: The rows of its training, selection and calibration; None if unknown.
+        find_seen: Finds the rows of its training, selection and calibration, when they are asked for.
         reason: Why they are unknown.
     """
 
@@ -37,8 +38,13 @@ class UsedModel:
     kind: str | None = None
     weights: str | None = None
     threshold: str | None = None
-    seen: SeenRows | None = None
+    find_seen: Callable[[], SeenRows | None] = lambda: None
     reason: str = ""
+
+    @cached_property
+    def seen(self) -> SeenRows | None:
+        """The rows of its training, selection and calibration; None if unknown."""
+        return self.find_seen()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the description for a predictions file and metrics.json."""
@@ -67,7 +73,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         kind=stored.get("kind"),
         weights=hash_folder(folder, stored.get("hashes")),
         threshold=_threshold(stored),
-        seen=seen,
+        find_seen=lambda: seen,
         reason="" if seen else unknown,
     )
 

@@ -283,11 +283,11 @@ def check_dataset(
             yield from _check_derived(key, kind, path, options)
         elif kind.generated:
             kind(**options)
-        elif path is None:
+        elif (place := path or getattr(kind, "path", None)) is None:  # a dataset of the package has its path
             hint = "name a folder or file, hub, or embedded"
             yield missing_path(key, name) if name in USER_DATASETS else UserError(f"{key}.path is not set", hint=hint)
         else:
-            yield from _check_rows(key, kind(path=path, **options), path, split)
+            yield from _check_rows(key, kind(path=place, **options), place, split)
     except UserError as error:
         yield error
     except (TypeError, ValueError) as error:

@@ -112,7 +112,7 @@ def test_pairs_of_which_a_model_has_seen_a_row_are_left_out() -> None:
     predictions = said(rows, *[FAITHFUL, HALLUCINATED], *[HALLUCINATED, FAITHFUL] * 2)
 
     def report(seen: list[Example]) -> dict[str, float]:
-        model = UsedModel(role="judge", path="runs/x", seen=SeenRows.of({TRAINED: [row_keys(seen)]}))
+        model = UsedModel(role="judge", path="runs/x", find_seen=lambda: SeenRows.of({TRAINED: [row_keys(seen)]}))
         origin = Provenance.of("halueval", rows, [model])
         found = comparison_report(rows, predictions, title="t", origin=origin, num_resamples=20)
         return {name: metric.value for name, metric in found.metrics.items()}

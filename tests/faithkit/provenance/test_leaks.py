@@ -57,7 +57,9 @@ def test_another_turn_of_the_same_dialogue_leaks_the_dialogue() -> None:
 
 
 def origin_of(name: str, examples: list[Example], trained_on: list[Example]) -> Provenance:
-    model = UsedModel(role="checkpoint", path="runs/x", seen=SeenRows.of({TRAINED: [row_keys(trained_on)]}))
+    model = UsedModel(
+        role="checkpoint", path="runs/x", find_seen=lambda: SeenRows.of({TRAINED: [row_keys(trained_on)]})
+    )
     return Provenance.of(name, examples, [model])
 
 
