@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, check_config
 
 REPAIR_HINT = "copy or download the folder again, or name another model"
@@ -93,6 +94,7 @@ def load_model(
 
     if (Path(source) / ADAPTER_CONFIG).exists():  # transformers would load them without our checks
         raise _with_adapters(source)
+    check_shard_names(source, pickled=pickled)
     config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
     _check_class(model_class, config, source)
     check_size(model_class, config, source)
@@ -126,6 +128,26 @@ def _check_class(model_class: Any, config: Any, source: str) -> None:
         wanted = model_class.__name__.removeprefix("AutoModel").removeprefix("For") or "a model of text"
         problem = f"transformers has no {wanted} for models of type {config.model_type!r}"
         raise UserError(problem, place=source, hint="give a model of another type")
+
+
+def check_shard_names(source: str, *, pickled: bool = False) -> None:
+    """Checks that the index files of a folder name files in this folder alone, and none that is read as a pickle.
+
+    Args:
+        pickled: Pickles in the folder may be read.
+    """
+    for path in sorted(Path(source).glob("*.index.json")):
+        index = read_strict_json(path, hint=REPAIR_HINT)
+        names = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(names, dict):
+            raise UserError("weight_map must name a file for each tensor", place=str(path), hint=REPAIR_HINT)
+        for name in dict.fromkeys(map(str, names.values())):
+            if name != Path(name).name or "\\" in name:
+                problem = f"weight_map names {shorten(name)}, which is not a file of this folder"
+                raise UserError(problem, place=str(path), hint=REPAIR_HINT)
+            if not (name.endswith(".safetensors") or pickled):
+                problem = f"weight_map names {shorten(name)}, and weights are read from safetensors alone"
+                raise UserError(problem, place=str(path), hint=REPAIR_HINT)
 
 
 def check_size(model_class: Any, config: Any, source: str) -> None:

@@ -1,5 +1,6 @@
 """A damaged or hostile folder of a model is refused by name before anything is scored, and runs no code."""
 
+import json
 import logging
 import math
 import shutil
@@ -256,6 +257,35 @@ def test_no_code_of_a_folder_runs(tmp_path: Path, messages: pytest.LogCaptureFix
     edit_json(folder / "tokenizer_config.json", lambda c: c.update(auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}))
     assert answer(CRITIC, folder) == expected_answer(CRITIC, FOREIGN)
     assert "auto_map" in messages.text and not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.bin", "outside.bin", "/tmp/outside.safetensors", "..\\outside.safetensors"]
+)
+def test_an_index_names_safetensors_of_its_folder_alone(name: str, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    folder = copy_folder(tmp_path, CRITIC, FOREIGN)
+    weights = load_file(folder / "model.safetensors")
+    for place in (folder, folder.parent):
+        torch.save(weights, place / "outside.bin")
+    (folder / "model.safetensors").unlink()
+    index = {"metadata": {}, "weight_map": dict.fromkeys(weights, name)}
+    text("model.safetensors.index.json", json.dumps(index))(folder)
+    assert_refused(CRITIC, folder, "weight_map names .*(not a file of this folder|safetensors alone)")
+
+
+def test_shards_of_a_folder_are_read(tmp_path: Path) -> None:
+    folder = copy_folder(tmp_path, CRITIC, FOREIGN)
+    weights = folder / "model.safetensors"
+    from safetensors.torch import load_file
+
+    names = load_file(weights).keys()
+    weights.rename(folder / "model-00001-of-00001.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "model-00001-of-00001.safetensors")}
+    text("model.safetensors.index.json", json.dumps(index))(folder)
+    assert answer(CRITIC, folder) == expected_answer(CRITIC, FOREIGN)
 
 
 def test_a_foreign_detector_is_reported_as_uncalibrated(tmp_path: Path, messages: pytest.LogCaptureFixture) -> None:
