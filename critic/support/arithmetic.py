@@ -19,6 +19,7 @@ from itertools import pairwise
 from critic.support.date_reader import (
     CODE,
     DAY,
+    DAY_MINUTES,
     DURATION,
     MONEY,
     PLAIN,
@@ -33,7 +34,7 @@ from critic.support.date_reader import (
 from critic.support.normal_forms import NUMBER, Word, convert, parse_number, read_words
 
 SMALL = 12  # counts up to this are often made by counting what the context lists
-DAY_MINUTES, SOME_YEAR = 24 * 60, 2001
+SOME_YEAR = 2001
 TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
 _DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})

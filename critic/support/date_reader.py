@@ -39,7 +39,21 @@ _MEASURED = re.compile(
     r"\d+(?:st|nd|rd|th|am|pm|[a-zA-Z]{1,3})|\d+(?:st|nd|rd|th)?(?:-[a-zA-Z]{2,})+|[a-z]{3,}-\d+s?", re.IGNORECASE
 )  # 5th, 10mg, 24-hour, 9th-grade, mid-1990s
 _TIME = re.compile(r"\b(\d{1,2})(?:[:.](\d{2}))?\s?([ap])\.?\s?m\b\.?", re.IGNORECASE)
+_HOURS = {
+    name: hour
+    for hour, name in enumerate("midnight one two three four five six seven eight nine ten eleven twelve".split())
+}
+_CLOCK = re.compile(
+    r"\b(?P<minutes>(?:a )?quarter|half|five|ten|twenty|twenty-five|5|10|20|25)(?: minutes)? "
+    rf"(?P<side>past|to|after|before) (?P<hour>{'|'.join(_HOURS)}|noon|1[0-2]|[1-9])\b(?![:.]\d)",
+    re.IGNORECASE,
+)
+_MINUTES = {"quarter": 15, "half": 30, "five": 5, "ten": 10, "twenty": 20, "twenty-five": 25}
+CLOCK = "clock"  # the name of a time that may be before or after noon, as half past six
 _PARTS_OF_DAY = {"morning": 0, "afternoon": 720, "evening": 720, "night": 720}
+_DAY_PARTS = frozenset({*_PARTS_OF_DAY, "am", "pm"})
+_AT = frozenset("at until till by before after around about since".split())
+DAY_MINUTES = 24 * 60
 _BEFORE_TIME = frozenset("at by from to until till between and past after before around".split())
 RANGE_WORDS = frozenset({"to", "and", "until", "till", "through"})
 RANGE_SIGNS = frozenset({"-", "–", "—"})
@@ -197,10 +211,35 @@ class DateReader:
             hour, minutes, half = int(found[1]), int(found[2] or 0), found[3].lower()
             if 1 <= hour <= 12 and minutes < 60 and (places := self._places(*found.span())):
                 yield self._make(*places, TIME, TIME, float(60 * (hour % 12 + 12 * (half == "p")) + minutes))
+        yield from self._read_clock()
         for found in _CODE.finditer(self.text):
             if _MEASURED.fullmatch(found.group()) or not (places := self._places(*found.span())):
                 continue
             yield self._make(*places, CODE, CODE, re.sub(r"[\W_]", "", found.group()).lower())
+
+    def _read_clock(self) -> Iterator[Value]:
+        """Reads "quarter to seven", "half past two in the afternoon", "at twenty past six"."""
+        for found in _CLOCK.finditer(self.text):
+            places = self._places(*found.span())
+            if places is None:
+                continue
+            first, last = places
+            minutes, behind = found["minutes"].lower().removeprefix("a "), self._part_of_day(last)
+            is_sure = minutes in ("quarter", "half") or behind or set(self._lower(first - 1, first)) & _AT
+            if not is_sure or (minutes == "half" and found["side"] != "past") or self._unit_behind(last) is not None:
+                continue  # "ten to twelve people", "half to two thirds"
+            hour, past = found["hour"].lower(), _MINUTES.get(minutes) or int(minutes)
+            is_named = hour in ("noon", "midnight")
+            time = 60 * ((_HOURS[hour] if hour in _HOURS else 12 if hour == "noon" else int(hour)) % 12)
+            time += past if found["side"] in ("past", "after") else -past
+            time = (time + (_PARTS_OF_DAY[behind] if behind else 720 * (hour == "noon"))) % DAY_MINUTES
+            yield self._make(first, last, TIME, TIME, float(time), "" if behind or is_named else CLOCK)
+
+    def _part_of_day(self, place: int) -> str:
+        """Finds the part of the day behind a time, as in "in the morning" or "at night"; empty if there is none."""
+        behind = self._lower(place + 1, place + 4)
+        part = behind[2:3] if behind[:2] == ["in", "the"] else behind[1:2] if behind[:1] == ["at"] else behind[:1]
+        return {"am": "morning", "pm": "evening"}.get(part[0], part[0]) if part and part[0] in _DAY_PARTS else ""
 
     def _read_dates(self) -> Iterator[Value]:
         """Reads dates in words: 1 October 2024; October 1, 2024; 1 to 3 October; Monday; spring; 2024."""
@@ -293,17 +332,13 @@ class DateReader:
         if place + 2 < len(words) and words[place + 1].lower in RANGE_WORDS and words[place + 2].kind == NUMBER:
             at = place + 2
         behind = self._lower(at + 1, at + 4)
-        half = 30 * (self._lower(max(0, place - 2), place) == ["half", "past"])
         if behind[:1] == ["o'clock"]:
-            return self._make(place, place + (at == place), TIME, TIME, 60 * hour + half)
-        part = (
-            behind[2]
-            if behind[:2] == ["in", "the"] and len(behind) > 2
-            else behind[1]
-            if behind[:1] == ["at"] and behind[1:]
-            else ""
-        )
+            part = self._part_of_day(at + 1)
+            time = 60 * (hour % 12) + _PARTS_OF_DAY[part] if part and hour <= 12 else 60 * hour
+            name = CLOCK if hour <= 12 and not part else ""
+            return self._make(place, place + (at == place), TIME, TIME, time, name)
+        part = self._part_of_day(at) if behind[:1] in (["in"], ["at"]) else ""
         is_count = before[:1] == ["and"] and "between" not in self._lower(max(0, place - 8), place)  # two puffs and two
         if part in _PARTS_OF_DAY and hour <= 12 and before and before[0] in _BEFORE_TIME and not is_count:
-            return self._make(place, place, TIME, TIME, 60 * (hour % 12) + _PARTS_OF_DAY[part] + half)
+            return self._make(place, place, TIME, TIME, 60 * (hour % 12) + _PARTS_OF_DAY[part])
         return None

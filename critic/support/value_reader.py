@@ -41,6 +41,7 @@ _FRACTIONS = {
     "third": 1 / 3,
     "thirds": 1 / 3,
 }
+_SCALES = frozenset({"dozen", "hundred", "thousand", "million", "billion"})
 _TIMES = {"noon": 720, "midday": 720, "midnight": 0}
 _ORDINALS = frozenset("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split())
 _NO_NAMES = frozenset("i i'm i've i'd i'll ok".split())
@@ -129,8 +130,8 @@ class _Reader(DateReader):
             return replace(self._make(place, place, PLAIN, PLAIN, amount), is_open=False, noun=frozenset())
         amount += _SIGNS.get(self.text[word.end : word.end + 1], 0.0)
         first, last = place, place
-        if word.lower in ("hundred", "thousand", "million") and self._lower(place - 2, place) == ["half", "a"]:
-            amount /= 2
+        if word.lower in _SCALES:
+            amount *= self._part_before(place)
         if self._lower(place + 1, place + 2) == ["dozen"]:
             amount, last, self.used[place + 1] = 12 * amount, place + 1, True
         if amount >= 100 and word.lower[0].isalpha() and self._lower(place + 1, place + 2) == ["and"]:
@@ -161,12 +162,12 @@ class _Reader(DateReader):
             elif unit in CURRENCIES and amount == int(amount) and (cents := self._cents_behind(last)):
                 last, amount = last + 1, amount + cents
                 self.used[last] = True
-        elif not is_ordinal and (half := self._and_a_half(place)) is not None:
-            amount, last, unit = amount + 0.5, half, self.words[half].norm
+        elif not is_ordinal and (part := self._and_part(place)) and self._is_unit(place + 4):
+            amount, last, unit = amount + part, place + 4, self.words[place + 4].norm
         else:
             unit = ""
-        if unit and not is_ordinal and last > place and self._lower(last + 1, last + 4) == ["and", "a", "half"]:
-            amount, last = amount + 0.5, last + 3
+        if unit and not is_ordinal and last > place and (part := self._and_part(last)):
+            amount, last = amount + part, last + 3
         if not unit and not is_ordinal:
             unit = self._unit_of_range(start)
         return self._quantity(first, last, amount, unit, is_ordinal=is_ordinal)
@@ -184,11 +185,24 @@ class _Reader(DateReader):
             first, last, kind, dimension, float(f"{amount * factor:.6g}"), unit, is_unit=is_unit, is_ordinal=is_ordinal
         )
 
-    def _and_a_half(self, place: int) -> int | None:
-        """Finds the unit of "two and a half hours"."""
-        unit = place + 4
-        is_half = self._lower(place + 1, unit) == ["and", "a", "half"]
-        return unit if is_half and unit < len(self.words) and self.words[unit].kind == UNIT else None
+    def _is_unit(self, place: int) -> bool:
+        return place < len(self.words) and self.words[place].kind == UNIT and not self.used[place]
+
+    def _and_part(self, place: int) -> float:
+        """Reads the part behind a number or a unit, as in "two and a half hours", "an hour and three quarters"."""
+        behind = self._lower(place + 1, place + 4)
+        if behind[:2] == ["and", "a"] and behind[2:] in (["half"], ["quarter"]):
+            return _FRACTIONS[behind[2]]
+        return 0.75 if behind == ["and", "three", "quarters"] else 0.0
+
+    def _part_before(self, place: int) -> float:
+        """Reads the part before a dozen or a million, as in "half a dozen", "a quarter of a million"."""
+        before = self._lower(max(0, place - 4), place)
+        if before[-2:] == ["half", "a"]:
+            return 0.5
+        if before[-2:] == ["of", "a"] and before[-3:-2] in (["quarter"], ["quarters"]):
+            return 0.75 if before[-4:-3] == ["three"] else 0.25
+        return 1.0
 
     def _unit_of_range(self, place: int) -> str:
         """Finds the unit behind the second number of a range, as in "20 to 60 mm" or "two or three days"."""
@@ -217,8 +231,10 @@ class _Reader(DateReader):
         ]
         if behind and self.words[behind[0]].kind == UNIT and not self.used[behind[0]]:
             unit = self.words[behind[0]].norm
-            if convert(unit)[0] in ("time", "calendar", "percent"):
+            if unit not in CURRENCIES and (word == "half" or convert(unit)[0] in ("time", "calendar", "percent")):
                 return self._quantity(place, behind[0], times * _FRACTIONS[word], unit)
+        if behind and self.words[behind[0]].lower in _SCALES:
+            return None
         if word == "half" and self._lower(place + 1, place + 2) in (["a"], ["an"], ["past"]):
             return None
         is_change = self._lower(max(0, place - 2), place) == ["by", "a"]
@@ -255,8 +271,8 @@ class _Reader(DateReader):
         if word.norm == "hour" and before and convert(self.words[before - 1].norm)[0] in ("length", "mile"):
             return None  # a speed
         first = place if ending or self.words[before].lower not in _ONE or self.words[before].kind == NUMBER else before
-        if self._lower(place + 1, place + 4) == ["and", "a", "half"]:
-            return self._quantity(first, place + 3, 1.5, word.norm)
+        if (part := self._and_part(place)) and convert(word.norm)[0] in ("time", "calendar"):
+            return self._quantity(first, place + 3, 1 + part, word.norm)
         article, earlier = self.words[before].lower, self.words[before - 1].lower if before else ""
         is_rate = article != "one" and (article not in _ONE or (earlier not in _PREPOSITIONS and before > 0))
         return self._quantity(first, place, 1.0, word.norm, is_unit=is_rate or ending)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, first_number, is_total
-from critic.support.date_reader import CODE, DAY, DURATION, MONEY, PLAIN, SHARE, TIME, TITLE, Parts, Value
+from critic.support.date_reader import CLOCK, CODE, DAY, DURATION, MONEY, PLAIN, SHARE, TIME, TITLE, Parts, Value
 from critic.support.normal_forms import NAME, WORD, read_words
 from critic.support.value_reader import read_values
 
@@ -197,7 +197,8 @@ def _is_equal(value: Value, other: Value) -> bool:
     if TIME in (value.kind, other.kind) and value.kind != other.kind:  # open from 8 to 17
         time, number = (value, other) if value.kind == TIME else (other, value)
         assert isinstance(number.amount, float), "dates and codes are compared above"
-        return number.is_open and time.amount in (number.amount * 60, number.amount * 60 + 720)
+        is_time = number.is_open and number.amount <= 24
+        return is_time and (time.amount - 60 * number.amount) % 720 == 0
     if PLAIN in (value.kind, other.kind) and value.kind != other.kind:
         bare, full = (value, other) if value.kind == PLAIN else (other, value)
         is_age = bare is not value and full.name == "year"  # adults over 18
@@ -205,6 +206,8 @@ def _is_equal(value: Value, other: Value) -> bool:
         return has_unit and first_number(full.text) == bare.amount
     if (value.is_unit or other.is_unit) and value.unit != other.unit:
         return False
+    if value.kind == other.kind == TIME and CLOCK in (value.name, other.name):  # before or after noon
+        return abs(value.amount - other.amount) % 720 == 0
     mine: float = value.amount
     its: float = other.amount
     tolerance = TOLERANCE
