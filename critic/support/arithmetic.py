@@ -14,7 +14,7 @@ True
 from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from critic.support.date_reader import (
     CODE,
@@ -34,7 +34,8 @@ from critic.support.date_reader import (
 from critic.support.normal_forms import NUMBER, Word, convert, parse_number, read_words
 
 SMALL = 12  # counts up to this are often made by counting what the context lists
-SOME_YEAR = 2001
+SOME_YEAR, MAX_YEARS = 2001, 110
+_AGES = frozenset({"age", "aged", "old", "at"})
 TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
 _DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
@@ -45,7 +46,7 @@ _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
 )
 _NEXT_DAYS = frozenset("tomorrow yesterday next following previous before after eve".split())
-_CUES = _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST
+_CUES = _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST | _AGES
 
 
 class Arithmetic:
@@ -71,6 +72,20 @@ class Arithmetic:
     @cached_property
     def answer_cues(self) -> set[str]:
         return {word.lower for word in self.answer_words} & _CUES
+
+    @cached_property
+    def is_comparison(self) -> bool:
+        """Whether the answer compares two things, as in "12 metres deeper than the other"."""
+        words = [word.lower for word in self.answer_words]
+        return bool(_MORE & set(words)) or any(
+            word.endswith("er") and behind == "than" for word, behind in pairwise(words)
+        )
+
+    @cached_property
+    def answer_years(self) -> set[int]:
+        """The numbers of the answer that may be years of age, or between two dates."""
+        numbers = (parse_number(word.norm) for word in self.answer_words if word.kind == NUMBER)
+        return {int(number) for number in numbers if number is not None and 1 < number <= MAX_YEARS}
 
     @cached_property
     def cues(self) -> set[str]:
@@ -132,6 +147,10 @@ class Arithmetic:
         alike = [(other, base) for other in self.given if (base := base_amount(other, value)) is not None]
         if value.kind == SHARE:
             yield from (100 - number for _, number in alike)
+        if self.is_comparison and len(alike) <= SMALL:
+            for (first, one), (second, two) in combinations(alike, 2):
+                if first.name == second.name:
+                    yield abs(one - two)
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
                 names = {first.name, second.name} - {""}
@@ -146,6 +165,11 @@ class Arithmetic:
         for other, number in alike:
             if other.name in ("", value.name):
                 yield from self._multiples(value, amount, other, number, counts)
+        is_age = value.kind == PLAIN and value.amount in self.answer_years and bool(_AGES & self.answer_cues)
+        if is_age or (value.kind == DURATION and value.unit == "calendar"):
+            years = [other.amount[0] for other in self.given if isinstance(other.amount, tuple)]
+            found = {abs(one - two) for one, two in combinations({y for y in years if isinstance(y, int)}, 2)}
+            yield from (age * (1 if is_age else 12) for age in found)
         if value.kind == DURATION:
             yield from self._durations(value)
         elif value.kind == TIME:
@@ -176,6 +200,8 @@ class Arithmetic:
                 if weekday in WEEKDAYS:
                     place = WEEKDAYS.index(str(weekday))
                     yield from ((None, None, None, WEEKDAYS[(place + sign * step) % 7], None) for step in days)
+                if isinstance(year, int):
+                    yield from ((year + sign * step, None, None, None, None) for step in self.answer_years)
                 if isinstance(year, int) and month is None:
                     yield from ((year + sign * (step // 12), None, None, None, None) for step in months if step >= 12)
                 if isinstance(month, int):
@@ -247,6 +273,24 @@ def is_total(value: Value, parts: Sequence[Value]) -> bool:
     alike = [part for part in parts if part.kind in (value.kind, PLAIN) and part.name in ("", value.name)]
     numbers = [first_number(part.text) for part in alike]
     return len(numbers) > 1 and None not in numbers and sum(filter(None, numbers)) == first_number(value.text)
+
+
+def find_examples(values: Sequence[Value], known: Sequence[Value]) -> set[int]:
+    """Finds two times of an answer that are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
+
+    One of them may be an example that the answer chose.
+
+    Returns:
+        The first characters of both.
+    """
+    lengths = {other.amount for other in known if other.kind == DURATION and other.unit == "time"}
+    times = [(value, value.amount) for value in values if value.kind == TIME and isinstance(value.amount, float)]
+    return {
+        value.start
+        for (one, mine), (two, its) in combinations(times, 2)
+        if one.sentence == two.sentence and lengths & {abs(mine - its), DAY_MINUTES - abs(mine - its)}
+        for value in (one, two)
+    }
 
 
 def first_number(text: str) -> float | None:

@@ -20,8 +20,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, first_number, is_total
-from critic.support.date_reader import CLOCK, CODE, DAY, DURATION, MONEY, PLAIN, SHARE, TIME, TITLE, Parts, Value
+from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, find_examples, first_number, is_total
+from critic.support.date_reader import (
+    CLOCK,
+    CODE,
+    DAY,
+    DURATION,
+    MONEY,
+    PLAIN,
+    SHARE,
+    TIME,
+    TITLE,
+    WEEKDAYS,
+    Parts,
+    Value,
+)
 from critic.support.normal_forms import NAME, WORD, read_words
 from critic.support.value_reader import read_values
 
@@ -67,10 +80,11 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     parts = [pair.value for pair in found if not pair.is_unsupported]
     has_name = any(pair.is_unsupported and pair.value.kind == TITLE for pair in found)
     spelled = _find_spelled_out(context, answer) if has_name else set()
+    examples = find_examples([pair.value for pair in found], known)
     return [
         replace(pair, relation=COMPUTED)
         if pair.is_unsupported
-        and (is_total(pair.value, parts) or (pair.value.kind == TITLE and pair.value.start in spelled))
+        and (is_total(pair.value, parts) or pair.value.start in (spelled if pair.value.kind == TITLE else examples))
         else pair
         for pair in found
     ]
@@ -91,6 +105,10 @@ def _compare(
     for other in ranked:
         if _is_equal(value, other):
             return Pair(value, EQUAL, other, bool(value.heads & other.heads))
+    if isinstance(value.amount, tuple) and (weekday := value.amount[3]):
+        group = "weekend" if weekday in WEEKDAYS[5:] else "weekday"
+        if re.search(rf"\b{group}s?\b", context, re.IGNORECASE):
+            return Pair(value, EQUAL, None, False)
     if isinstance(value.amount, str) and _occurs(value, context):
         return Pair(value, EQUAL, None, False)
     if any(_is_comparable(value, other) and _is_equal(value, other) for other in asked) or (
@@ -196,9 +214,9 @@ def _is_equal(value: Value, other: Value) -> bool:
         return first_number(value.text) == first_number(other.text)
     if TIME in (value.kind, other.kind) and value.kind != other.kind:  # open from 8 to 17
         time, number = (value, other) if value.kind == TIME else (other, value)
-        assert isinstance(number.amount, float), "dates and codes are compared above"
-        is_time = number.is_open and number.amount <= 24
-        return is_time and (time.amount - 60 * number.amount) % 720 == 0
+        hours, minutes = number.amount, time.amount
+        assert isinstance(hours, float) and isinstance(minutes, float), "dates and codes are compared above"
+        return number.is_open and hours <= 24 and (minutes - 60 * hours) % 720 == 0
     if PLAIN in (value.kind, other.kind) and value.kind != other.kind:
         bare, full = (value, other) if value.kind == PLAIN else (other, value)
         is_age = bare is not value and full.name == "year"  # adults over 18
@@ -206,10 +224,10 @@ def _is_equal(value: Value, other: Value) -> bool:
         return has_unit and first_number(full.text) == bare.amount
     if (value.is_unit or other.is_unit) and value.unit != other.unit:
         return False
-    if value.kind == other.kind == TIME and CLOCK in (value.name, other.name):  # before or after noon
-        return abs(value.amount - other.amount) % 720 == 0
     mine: float = value.amount
     its: float = other.amount
+    if value.kind == other.kind == TIME and CLOCK in (value.name, other.name):
+        return abs(mine - its) % 720 == 0  # before or after noon
     tolerance = TOLERANCE
     if value.kind == MONEY and value.unit != other.unit:
         if "cent" not in (value.unit, other.unit):
@@ -224,12 +242,13 @@ def _is_equal(value: Value, other: Value) -> bool:
         return True
     if value.is_unit or other.is_unit or (value.is_ordinal and value.kind == PLAIN) or TIME in (value.kind, other.kind):
         return False
-    if value.approximation == "about" and abs(mine - its) <= ABOUT * abs(its):
+    is_share = value.kind == SHARE and value.is_ordinal  # nearly half
+    if value.approximation == "about" and abs(mine - its) <= (1.5 if is_share else 1) * ABOUT * abs(its):
         return True
-    is_rounder = len(_digits(value.amount)) < len(_digits(other.amount))
-    if is_rounder and value.approximation == "above" and 0.9 * its <= mine <= its:
+    if value.approximation == "above" and 0.9 * its <= mine <= its:
         return True
-    if is_rounder and value.approximation == "below" and its <= mine <= 1.2 * its:
+    most = 1.2 if len(_digits(value.amount)) < len(_digits(other.amount)) else 1.1
+    if value.approximation == "below" and its <= mine <= most * its:
         return True
     return _is_rounded(mine, its)
 
