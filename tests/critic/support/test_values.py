@@ -129,7 +129,7 @@ def test_a_currency_belongs_to_one_number(text: str, amounts: list[float]) -> No
         ("It has six instruments and 250,000 copies.", "Half a dozen instruments, a quarter of a million copies."),
         ("Apply it 25 minutes before you go out.", "Applied at 8:00, it works from 8:25."),
         ("Lake A is 68 m deep. It is cold. Lake B lies north and is 15 m deep.", "A is 53 m deeper than B."),
-        ("Born in 1949, she left home at 17.", "She left home around 1966."),
+        ("Born in 1949, she left home at 17.", "She left at 17, around 1966."),
         ("The picture was sold in 2011. It had been painted in 1975.", "36 years later it was sold."),
         ("Over 5,700 people signed.", "More than 5,500 people signed it."),
         ("It holds 68% of the votes.", "More than two thirds of the votes."),
