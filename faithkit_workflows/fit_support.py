@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ENCODER = "minilm"
 EVERYDAY = Path(__file__).parents[1] / "data_modules" / "everyday_answers"
-AUTHORS = ("development", "fitting", "fitting_2", "other_forms")  # a set for each author
+AUTHORS = ("development", "fitting", "fitting_2", "other_forms", "values")  # a set for each author
 FOLDS, SEED = 5, 0
 MIN_GROUPS = 2 * FOLDS
 # The highest rate of false alarms of each aim but recall, and the lowest recall of that one.
