@@ -105,7 +105,16 @@ class FunctionTarget:
     takes_batches: bool = True
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
-        values = self.function([_as_dict(row) for row in rows])
+        asked = [
+            {
+                "context": "\n\n".join(passages_of(row)),
+                "passages": list(passages_of(row)),
+                "question": question_of(row),
+                "answer": row.response,
+            }
+            for row in rows
+        ]
+        values = self.function(asked)
         try:
             listed = None if isinstance(values, str | bytes | Mapping) else list(values)
         except TypeError:
@@ -115,16 +124,6 @@ class FunctionTarget:
         if len(listed) != len(rows):
             return ["wrong length of the returned list"] * len(rows)
         return [read_verdict(value, row, self.threshold) for value, row in zip(listed, rows, strict=True)]
-
-
-def _as_dict(row: Example) -> dict[str, Any]:
-    passages = list(passages_of(row))
-    return {
-        "context": "\n\n".join(passages),
-        "passages": passages,
-        "question": question_of(row),
-        "answer": row.response,
-    }
 
 
 def read_verdict(value: Any, row: Example, threshold: float) -> Prediction | str:
