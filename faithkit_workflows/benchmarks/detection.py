@@ -39,7 +39,7 @@ from faithkit.reports.write_reports import (
 )
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.answering.retrieval import with_knowledge
+from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import (
     DetectorAnswerer,
     predict_and_write,
@@ -89,11 +89,6 @@ class BandResult:
     predictions: Mapping[str, Prediction]
     num_asked: int
 
-    @property
-    def name(self) -> str:
-        """The name of its row in the table."""
-        return RESULT_NAMES.get(self.key, f"{self.key}%")
-
 
 def run_cascade(
     run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark
@@ -103,6 +98,7 @@ def run_cascade(
     Returns the cascade, as recorded predictions, and the rows of the table: the cheap detector alone first, the cascade
     last.
     """
+    options = cascade_options(config)
     cheap = load_checkpoint(config)
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
 
@@ -139,27 +135,6 @@ def run_cascade(
     return LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results
 
 
-def choose_bands(
-    config: Mapping[str, Any], fitting_rows: Sequence[Example], predictions: Sequence[Prediction]
-) -> dict[str, Band]:
-    """Chooses the bands of the table on the fitting rows: an empty one, those of other budgets, and the cascade's."""
-    options = cascade_options(config)
-    if options.band is not None:
-        chosen = Band(low=options.band[0], high=options.band[1])
-    elif options.budget is not None:
-        chosen = choose_band_by_budget(predictions, options.budget)
-    elif options.precision is not None:
-        chosen = choose_band_by_precision(fitting_rows, predictions, options.precision)
-    else:
-        raise UserError("a cascade needs a budget, a precision or a band", hint="cascade.budget=0.2")
-    largest = options.max_budget or options.budget or 0.0
-    bands = {CHEAP_ALONE: NOTHING}
-    if fitting_rows:
-        budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
-        bands |= {f"{100 * budget:.0f}": choose_band_by_budget(predictions, budget) for budget in budgets}
-    return bands | {CHOSEN: chosen}
-
-
 def add_cascade_costs(
     report: Report, examples: Sequence[Example], results: Sequence[BandResult], *, title: str, num_resamples: int
 ) -> Report:
@@ -179,7 +154,7 @@ def add_cascade_costs(
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells |= difference_cells(difference)
-        rows.append((result.name, cells))
+        rows.append((RESULT_NAMES.get(result.key, f"{result.key}%"), cells))
     band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
@@ -257,16 +232,6 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
 
 
-def _block_to_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the block `benchmark`, with numbered passages for a detector that was trained on these."""
-    block, checkpoint = config["benchmark"], config["checkpoint"]
-    if block["name"] != Pairs.name or not checkpoint or config["predictions"]:
-        return block
-    if not kind_of(checkpoint).numbers_passages:
-        return block
-    return {**block, "options": {**block["options"], "numbered": True}}
-
-
 def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
     """Writes the statistics of a corpus; nothing is predicted."""
     block, options = config["benchmark"], ReportOptions.of(config)
@@ -284,8 +249,17 @@ def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Bench
     )
 
 
-def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
-    """Predicts with the detector, or the cascade, of the configuration."""
+def _predict(
+    run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark, given: Mapping[str, Prediction] | None
+) -> _Predicted:
+    """Predicts with the detector, or the cascade, of the configuration; or takes the given predictions."""
+    if given is not None:
+        align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
+        path, checkpoint = config["predictions"], config["checkpoint"]
+        origin = read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint)
+        path = run.predictions / f"{benchmark.name}.jsonl"
+        write_given(path, benchmark.examples, given, texts=config["save_texts"])
+        return _Predicted(given, origin)
     bands = None
     if cascade_options(config).is_on:
         loaded, bands = run_cascade(run, config, benchmark)
@@ -330,15 +304,3 @@ def _add_reports(
 def is_official_halueval(block: Mapping[str, Any]) -> bool:
     """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
     return HALUEVAL in (block["name"], block.get("dataset")) and block["options"].get("official") is True
-
-
-def with_written_verdicts(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lets a judge write its verdict, where a dataset's own protocol is asked for and the verdict would be weighed.
-
-    In HaluEval's the dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn
-    with a seed (the original script has none). The reports parse the verdicts as the original scripts do.
-    """
-    judge, block = config.get("judge") or {}, config["benchmark"]
-    if not (is_official_halueval(block) or block.get("official")) or judge.get("ask") != VERDICT:
-        return config
-    return {**config, "judge": {**judge, "written": True}}

@@ -57,14 +57,14 @@ class Dialogues:
         """Takes the first of the examples that answer a turn, for the first `limit` dialogues."""
         first: dict[tuple[str, int], Example] = {}
         for example in examples:
-            first.setdefault((example.group, turn_number(example)), example)
+            first.setdefault((example.group, len(example.history)), example)
         kept = list(dict.fromkeys(example.group for example in examples))[:limit]
         by_group: dict[str, list[Example]] = {group: [] for group in kept}
         for (group, _), example in sorted(first.items(), key=lambda item: item[0][1]):
             if group in by_group:
                 by_group[group].append(example)
         turns = tuple(example for group in kept for example in by_group[group])
-        known = {(turn.group, turn_number(turn)) for turn in turns}
+        known = {(turn.group, len(turn.history)) for turn in turns}
         in_histories = {
             (turn.group, number) for turn in turns for number, one in enumerate(turn.history) if one.speaker == WIZARD
         }
@@ -72,20 +72,13 @@ class Dialogues:
         note = f"{num_missing:,} turns are only in histories, without knowledge: their original replies are kept"
         return cls(turns, (note,) if num_missing else ())
 
-    def by_number(self) -> dict[int, list[Example]]:
-        """Groups the turns by their number in the dialogue; the turns of a group are written together."""
-        found: dict[int, list[Example]] = {}
-        for turn in self.turns:
-            found.setdefault(turn_number(turn), []).append(turn)
-        return dict(sorted(found.items()))
-
     def with_replies(self, replies: Mapping[str, str], turns: Sequence[Example] | None = None) -> list[Example]:
         """Replaces the original replies in the histories by a model's replies, as far as they exist.
 
         Args:
             turns: Some of the turns; None for all.
         """
-        ids, found = {(turn.group, turn_number(turn)): turn.id for turn in self.turns}, []
+        ids, found = {(turn.group, len(turn.history)): turn.id for turn in self.turns}, []
         for turn in self.turns if turns is None else turns:
             history = list(turn.history)
             for number, one in enumerate(history):
@@ -93,11 +86,6 @@ class Dialogues:
                     history[number] = Turn(speaker=WIZARD, text=reply)
             found.append(replace(turn, history=tuple(history)))
         return found
-
-
-def turn_number(example: Example) -> int:
-    """Returns the number of turns before an example's response."""
-    return len(example.history)
 
 
 class DialogueWriter:
@@ -116,8 +104,7 @@ class DialogueWriter:
         replies: Replies = {}
         failed: dict[str, str] = {}
         with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
-            rounds = dialogues.by_number().values() if own_history else [list(dialogues.turns)]
-            for turns in rounds:
+            for _, turns in sorted(rounds.items()):
                 signals.check()
                 examples = dialogues.with_replies(replies, turns) if own_history else turns
                 requests = [Request(one.id, messages_about(self.prompt, one)) for one in examples]
@@ -224,7 +211,11 @@ def _collect_replies(
     engine = build_text_engine(options)
     writer = DialogueWriter(engine, prompts=block["prompts"])
     for temperature in block["temperatures"] or (None,):
-        decoding = _with_temperature(Decoding(**config["decoding"]), temperature)
+        decoding = Decoding(**config["decoding"])
+        if temperature == 0:
+            decoding = replace(decoding, strategy=GREEDY)
+        elif temperature is not None:
+            decoding = replace(decoding, strategy=NUCLEUS, temperature=temperature)
         for history in missing:
             case = Case(system=name, history=history, temperature=temperature)
             replies = writer.write(dialogues, decoding, own_history=history == SELF, title=case.name)
@@ -233,15 +224,6 @@ def _collect_replies(
             write_jsonl(path, ({"id": id_, "text": text} for id_, text in replies.items()))
             yield case, replies
     log_usage(engine)
-
-
-def _with_temperature(decoding: Decoding, temperature: float | None) -> Decoding:
-    """Returns the decoding settings at a temperature; 0 is greedy decoding."""
-    if temperature is None:
-        return decoding
-    if temperature == 0:
-        return replace(decoding, strategy=GREEDY)
-    return replace(decoding, strategy=NUCLEUS, temperature=temperature)
 
 
 def _judge(

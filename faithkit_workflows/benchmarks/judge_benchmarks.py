@@ -59,7 +59,18 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
         given = read_predictions(config["predictions"])
         origin = read_provenance(config["predictions"], benchmark.name, rows, checkpoint=None)
     else:
-        asker, log_usage = load_asker(config, COMPARATIVE, _find_examples(config, replace(benchmark, examples=rows)))
+        options, fields = AskOptions(**config["judge"]), COMPARATIVE.fields
+        if not isinstance(options.examples, int) or shots_file(COMPARATIVE.prompt, options.prompts):
+            shots = find_shots(COMPARATIVE.prompt, options, fields)
+        else:  # pairs of the training split
+            paired, _ = pair_up(read_untested_rows(replace(benchmark, examples=rows), block))
+            one_order = [paired[place + place // 2 % 2] for place in range(0, len(paired), 2)]
+            drawn = draw_shots(one_order, VERDICT, options.examples, seed=config["seed"])
+            chosen = {HALLUCINATED: FIRST, FAITHFUL: SECOND}
+            shots = [
+                replace(one, target=chosen[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in drawn
+            ]
+        asker, log_usage = load_asker(config, COMPARATIVE, shots)
         loaded = LoadedDetector(ComparingJudge(asker), [describe_judge(config)], log_usage)
         given, origin = predict_and_write(run, config, benchmark.name, rows, loaded)
     report = comparison_report(
@@ -105,18 +116,6 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
     return rows, notes
 
 
-def _find_examples(config: Mapping[str, Any], benchmark: Benchmark) -> list[Example]:
-    """Reads the examples of the prompt from their file, or draws pairs of the training split."""
-    options, fields = AskOptions(**config["judge"]), COMPARATIVE.fields
-    if not isinstance(options.examples, int) or shots_file(COMPARATIVE.prompt, options.prompts):
-        return find_shots(COMPARATIVE.prompt, options, fields)
-    paired, _ = pair_up(read_untested_rows(benchmark, config["benchmark"]))
-    one_order = [paired[place + place // 2 % 2] for place in range(0, len(paired), 2)]
-    shots = draw_shots(one_order, VERDICT, options.examples, seed=config["seed"])
-    answers = {HALLUCINATED: FIRST, FAITHFUL: SECOND}
-    return [replace(one, target=answers[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in shots]
-
-
 def _turn_key(example: Example) -> tuple[Any, ...]:
     """Returns the key that all responses to the same turn share."""
     return example.group, example.meta.get(PAIR), example.knowledge, example.history
@@ -133,10 +132,7 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
         hint = "name the predictions of a judge with judge.ask=judgement on these rows"
         raise UserError("no judgement belongs to these rows", place=block["judgements"], hint=hint)
     judgements = {example.id: given[example.id].text for example in chosen}
-    annotators = {
-        name: _read_annotator(path, {example.id for example in benchmark.examples}, judgements)
-        for name, path in _name_files(block["labels"]).items()
-    }
+    annotators = _read_annotators(block["labels"], {example.id for example in benchmark.examples}, judgements)
     if config["engine"]["name"]:
         annotators[SECOND_JUDGE] = _judge(run, config, chosen, judgements)
     if all(example.label for example in chosen):
@@ -188,23 +184,18 @@ def _name_files(paths: Sequence[str]) -> dict[str, str]:
     ]
     if len(set(names)) < len(names):
         raise UserError("two files of labels have the same name", place="benchmark.labels", hint="rename one of them")
-    return {name.replace("/", "-"): path for name, path in zip(names, paths, strict=True)}
-
-
-def _read_annotator(path: str, known_ids: set[str], judged: Mapping[str, str]) -> dict[str, str]:
-    """Reads the labels of one annotator for the judged rows.
-
-    Raises:
-        UserError: An id is not in the data, or no row is judged.
-    """
-    labels = read_annotations(path)
-    if unknown := [id_ for id_ in labels if id_ not in known_ids]:
-        problem = f"{len(unknown):,} of {len(labels):,} ids are not in the data ({shorten(unknown[0], 40)}, ...)"
-        raise UserError(problem, place=path, hint="label rows of the same data, by the ids in the file of judgements")
-    found = {id_: label for id_, label in labels.items() if id_ in judged}
-    if not found:
-        raise UserError("none of these labels belongs to a judged row", place=path, hint="raise benchmark.num_rows")
-    return found
+    annotators: dict[str, dict[str, str]] = {}
+    for name, path in zip(names, paths, strict=True):
+        labels = read_annotations(path)
+        if unknown := [id_ for id_ in labels if id_ not in known]:
+            problem = f"{len(unknown):,} of {len(labels):,} ids are not in the data ({shorten(unknown[0], 40)}, ...)"
+            hint = "label rows of the same data, by the ids in the file of judgements"
+            raise UserError(problem, place=path, hint=hint)
+        found = {id_: label for id_, label in labels.items() if id_ in judged}
+        if not found:
+            raise UserError("none of these labels belongs to a judged row", place=path, hint="raise benchmark.num_rows")
+        annotators[name.replace("/", "-")] = found
+    return annotators
 
 
 def _judge(

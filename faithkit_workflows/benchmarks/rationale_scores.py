@@ -86,13 +86,6 @@ def measure_rationales(
     return _with_corpus(rows, columns)
 
 
-def select_hallucinated(measured: MetricColumns, rows: Sequence[Rationale]) -> tuple[MetricColumns, int]:
-    """Selects the measures of hallucinated responses from those of all; also returns their number."""
-    marked = np.array([row.hallucinated for row in rows], bool)
-    kept = [row for row in rows if row.hallucinated]
-    return _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()}), len(kept)
-
-
 def _with_corpus(rows: Sequence[Rationale], columns: dict[str, Values]) -> MetricColumns:
     """Adds BLEU of the corpus, the share of quoted parts that are in the response, and their overlap with gold spans.
 
@@ -192,7 +185,10 @@ def read_rationales(
             without_reply += 1
             continue
         unparsed += is_unparsed
-        parts = parse_parts(prediction.text) if prediction.label == HALLUCINATED else []
+        parts: list[str] = []
+        if prediction.label == HALLUCINATED:  # the items of a list, else quotations
+            listed = read_list(prediction.text)
+            parts = quoted_parts(prediction.text) if listed is None else listed
         spans, num_missed = locate_all(parts, example.response)
         rationales.append(
             Rationale(
@@ -212,12 +208,6 @@ def read_rationales(
         "got no readable verdict: their rationale counts as an empty one": unparsed,
     }
     return rationales, [f"{number:,} of {len(examples):,} rows {what}" for what, number in counts.items() if number]
-
-
-def parse_parts(text: str) -> list[str]:
-    """Parses the hallucinated parts in a reply: the items of a list, else quotations."""
-    listed = read_list(text)
-    return quoted_parts(text) if listed is None else listed
 
 
 def gold_spans(example: Example) -> tuple[Span, ...] | None:
@@ -248,10 +238,12 @@ def rationale_report(
     scored = measured.evaluation().score(num_resamples=num_resamples)
     metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
     columns = {f"all {len(rows):,} rows": scored.metrics}
-    wrong, number = select_hallucinated(measured, rows)
-    if 0 < number < len(rows):
+    marked = np.array([row.hallucinated for row in rows], bool)
+    if 0 < marked.sum() < len(rows):
+        kept = [row for row in rows if row.hallucinated]
+        wrong = _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()})
         found = wrong.evaluation().score(num_resamples=num_resamples).metrics
-        columns[f"{number:,} hallucinated"] = found
+        columns[f"{len(kept):,} hallucinated"] = found
         metrics |= {f"{OF_HALLUCINATED}{name}": metric for name, metric in found.items()}
     # The report of the labels notes few groups already.
     scored_notes = [note for note in scored.notes if "groups" not in note]

@@ -53,8 +53,14 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None
     if parts is not None:
         q2 = Q2(*parts)
-    if block.get("official"):
-        official = load_official(names, bert_score, baseline, official_q2(*parts) if parts is not None else None)
+    if block.get("official"):  # the metrics of the q-squared scripts
+        official = OfficialMetrics(q2=official_q2(*parts) if parts is not None else None)
+        if bert_score is not None and baseline is not None:
+            official = replace(official, bert_score=RescaledBertScore.of(bert_score, baseline))
+        elif bert_score is not None:
+            layers = f"for {names['num_layers'] or 'all'} layers (benchmark.bert_score.baseline=NUMBER)"
+            note = f"official_bertscore is left out: {names['encoder']} has no published baseline {layers}"
+            official = replace(official, notes=(note,))
     return MetricModels(
         detector=detector,
         error=measure_judge_error(detector, labelled) if detector is not None else None,
@@ -63,25 +69,6 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
         q2=q2,
         official=official,
     )
-
-
-def load_official(
-    names: Mapping[str, Any] | None, scorer: BertScore | None, baseline: float | None, q2: Q2 | None
-) -> OfficialMetrics:
-    """Builds the metrics of the q-squared scripts from the loaded models.
-
-    Args:
-        names: The block `bert_score` that the scorer and its baseline were loaded from.
-    """
-    if names is None or scorer is None:
-        return OfficialMetrics(q2=q2)
-    if baseline is None:
-        encoder, num_layers = names["encoder"], names["num_layers"]
-        problem = (
-            f"official_bertscore is left out: {encoder} has no published baseline for {num_layers or 'all'} layers"
-        )
-        return OfficialMetrics(q2=q2, notes=(f"{problem} (benchmark.bert_score.baseline=NUMBER)",))
-    return OfficialMetrics(bert_score=RescaledBertScore.of(scorer, baseline), q2=q2)
 
 
 def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
@@ -135,14 +122,7 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
         name: read_provenance(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
         for name, paired in sets.items()
     }
-    return report_responses(
-        run,
-        sets,
-        models,
-        config=config,
-        data=summaries,
-        origins=origins,
-    )
+    return report_responses(run, sets, models, config=config, data=summaries, origins=origins)
 
 
 def _load_answerer(config: Mapping[str, Any]) -> Answerer:

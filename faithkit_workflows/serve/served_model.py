@@ -78,28 +78,21 @@ class ServedModel:
         detector, found = self._detector, dict[int, CheckResult | Exception]()
         for threshold in dict.fromkeys(one.row.threshold for one in asked):
             places = [place for place, one in enumerate(asked) if one.row.threshold == threshold]
-            try:
-                judge = _with_threshold(detector, threshold)
-            except Problem as problem:
+            judge, reason = detector, ""
+            if threshold is not None and not hasattr(detector, "set_threshold"):
+                reason = "this model has no threshold"
+            elif threshold is not None:
+                judge = copy.copy(detector)  # `set_threshold` replaces an attribute, so the original keeps its own
+                try:
+                    judge.set_threshold(threshold)
+                except UserError as error:
+                    reason = error.problem
+            if reason:
+                problem = Problem("threshold_not_supported", reason, "leave threshold out", field="threshold")
                 found |= dict.fromkeys(places, problem)
                 continue
             found |= zip(places, _judge_each(judge, [asked[place] for place in places]), strict=True)
         return [found[place] for place in range(len(asked))]
-
-
-def _with_threshold(detector: Any, threshold: float | None) -> Any:
-    if threshold is None:
-        return detector
-    if not hasattr(detector, "set_threshold"):
-        raise Problem(
-            "threshold_not_supported", "this model has no threshold", "leave threshold out", field="threshold"
-        )
-    changed = copy.copy(detector)  # `set_threshold` replaces an attribute, so the original keeps its own
-    try:
-        changed.set_threshold(threshold)
-    except UserError as error:
-        raise Problem("threshold_not_supported", error.problem, "leave threshold out", field="threshold") from error
-    return changed
 
 
 def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[CheckResult | Exception]:

@@ -29,11 +29,13 @@ class Telemetry:
 
     Args:
         num_waiting: Returns the rows in the queues.
-        log_texts: Writes texts to the access log.
+
+    Raises:
+        UserError: OpenTelemetry's exporter is named by its environment variable, and its package is missing.
     """
 
-    def __init__(self, num_waiting: Callable[[], int], *, log_texts: bool = False):
-        self.log_texts, self.registry = log_texts, CollectorRegistry()
+    def __init__(self, num_waiting: Callable[[], int]):
+        self.registry = CollectorRegistry()
         options: dict[str, Any] = {"registry": self.registry}
         self.requests = Histogram(
             "faithkit_request_seconds", "Time of a request.", ["route", "status"], buckets=SECONDS, **options
@@ -44,7 +46,18 @@ class Telemetry:
         self.errors = Counter("faithkit_errors", "Refused requests, by code.", ["code"], **options)
         self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
         Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
-        self._tracing = _open_tracing()
+        self._tracing: Any = None
+        if not (variable := next((name for name in EXPORTER if os.environ.get(name)), None)):
+            return
+        with needs_package(variable):
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "faithkit")})
+        self._tracing = TracerProvider(resource=resource)
+        self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 
     def render(self) -> bytes:
         """Writes the metrics in Prometheus' text format."""
@@ -103,26 +116,6 @@ class Telemetry:
     def log_request(self, facts: dict[str, Any]) -> None:
         """Writes a line of the access log."""
         access_log.info(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}))
-
-
-def _open_tracing() -> Any:
-    """Opens OpenTelemetry's exporter where its environment variable is set.
-
-    Raises:
-        UserError: Its package is missing.
-    """
-    if not (found := next((name for name in EXPORTER if os.environ.get(name)), None)):
-        return None
-    with needs_package(found):
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    name = os.environ.get("OTEL_SERVICE_NAME", "faithkit")
-    provider = TracerProvider(resource=Resource.create({"service.name": name}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider
 
 
 def set_up_logs() -> None:
