@@ -48,9 +48,15 @@ GROUPS = ("pipeline", "engine", "scale")
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and works in it; a dry run opens none."""
+    """Opens the run's folder and works in it; a dry run opens none.
+
+    Raises:
+        UserError: The resumed run is of another pipeline.
+    """
+    from faithkit.errors import UserError
     from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import RunFolder, log_to
+    from faithkit.files.saved_config import read_config
     from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.settings.construction import ConstructSettings
 
@@ -62,28 +68,17 @@ def main(cfg: Any) -> None:
         construct(RunFolder(config["run_dir"] or "runs/dry_run"), config)
         return
     if cfg.get("resume"):
-        check_pipeline(Path(cfg.resume), cfg.pipeline.name)
+        stored = (read_config(Path(cfg.resume) / "config.yaml").get("pipeline") or {}).get("name")
+        if stored != cfg.pipeline.name:
+            problem = f"this folder is of pipeline={stored}, not of pipeline={cfg.pipeline.name}"
+            hint = f"pipeline={stored}, or run_dir=DIR instead of resume"
+            raise UserError(problem, place=str(Path(cfg.resume)), hint=hint)
     kind = f"construct-{cfg.pipeline.name}"
     may_change = ANNOTATE_MAY_CHANGE if cfg.pipeline.name == ANNOTATE else MAY_CHANGE
     with open_run(cfg, kind, ConstructSettings, may_change=may_change) as (run, config):
         log_to(run.log)
         construct(run, config)
         print_summary(run, ReportOptions.of(config))
-
-
-def check_pipeline(folder: Path, name: str) -> None:
-    """Refuses to resume the run of another pipeline.
-
-    Raises:
-        UserError: The run is of another pipeline, or there is none.
-    """
-    from faithkit.errors import UserError
-    from faithkit.files.saved_config import read_config
-
-    stored = (read_config(folder / "config.yaml").get("pipeline") or {}).get("name")
-    if stored != name:
-        problem = f"this folder is of pipeline={stored}, not of pipeline={name}"
-        raise UserError(problem, place=str(folder), hint=f"pipeline={stored}, or run_dir=DIR instead of resume")
 
 
 def construct(run: "RunFolder", config: dict[str, Any]) -> None:

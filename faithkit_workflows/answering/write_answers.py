@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
 from tqdm.auto import tqdm
 
 from faithkit import signals
@@ -23,7 +21,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import return_freed_memory
-from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
 from faithkit.records import Example, Prediction
@@ -51,24 +49,20 @@ class DetectorAnswerer:
         return predictions
 
 
-def _answer_line(answer: Prediction, _: Example) -> dict[str, Any]:
-    return answer.to_dict()
-
-
 def write_answers(
     path: Path,
     examples: Sequence[Example],
     answerer: Answerer,
     *,
     chunk_size: int,
-    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_line,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] | None = None,
 ) -> list[Prediction]:
     """Answers the examples that the file lacks, and returns the answers to all of them.
 
     Args:
         path: A predictions file, new or from an interrupted run.
         chunk_size: Number of examples that are answered together.
-        line_of: Makes the line of the file for an answer and its example.
+        line_of: Makes the line of the file for an answer and its example; None writes the answer alone.
     """
     return list(stream_answers(path, examples, len(examples), answerer, chunk_size=chunk_size, line_of=line_of))
 
@@ -80,7 +74,7 @@ def stream_answers(
     answerer: Answerer,
     *,
     chunk_size: int,
-    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_line,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] | None = None,
 ) -> Iterator[Prediction]:
     """Does the same as `write_answers` for any number of examples, with one chunk in memory.
 
@@ -113,7 +107,7 @@ def stream_answers(
     ):
         for chunk, answers in answer_in_chunks(remaining, answerer, chunk_size=chunk_size, advance=bar.update):
             for answer, example in zip(answers, chunk, strict=True):
-                file.append(line_of(answer, example))
+                file.append(line_of(answer, example) if line_of else answer.to_dict())
             file.sync()
             yield from answers
 

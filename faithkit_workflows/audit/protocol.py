@@ -113,8 +113,14 @@ def find_faults(figures: Figures) -> list[Fault]:
     if not found:
         found += _blindness(figures.detection)
     found += _dependences(figures.invariance)
-    if not is_constant:
-        found += _wrong_alarms(figures)
+    detection, copies = figures.detection, figures.invariance.copies
+    if copies is not None and (copies.low or 0) > MAX_COPIES and not is_constant:
+        shown = f"{format_percent(copies)}% of sentences copied from their source"
+        found.append(Fault(COPIES, f"It calls {shown} hallucinated."))
+    if (alarms := detection.false_alarms) is not None and (alarms.low or 0) > MAX_ALARMS and not is_constant:
+        found.append(Fault(ALARMS, f"It calls {format_percent(alarms)}% of unchanged sentences hallucinated."))
+    if (marked := detection.marked) is not None and (marked.high or 1) < MIN_MARKED and not is_constant:
+        found.append(Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(marked)}%."))
     found += _on_labels(figures)
     if figures.num_failed > MAX_FAILED * figures.num_asked:
         counts = f"{figures.num_failed:,} of {figures.num_asked:,} rows have no verdict"
@@ -151,16 +157,6 @@ def _dependences(invariance: Invariance) -> Iterator[Fault]:
         is_clear = one.changed.value >= MAX_CHANGED and (one.changed.low or 0) > MAX_CHANGED_LOW
         if is_clear and name not in (AGAIN, ORDER, SINGLE) and one.changed.value > 2 * by_chance:
             yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
-
-
-def _wrong_alarms(figures: Figures) -> Iterator[Fault]:
-    detection, copies = figures.detection, figures.invariance.copies
-    if copies is not None and (copies.low or 0) > MAX_COPIES:
-        yield Fault(COPIES, f"It calls {format_percent(copies)}% of sentences copied from their source hallucinated.")
-    if detection.false_alarms is not None and (detection.false_alarms.low or 0) > MAX_ALARMS:
-        yield Fault(ALARMS, f"It calls {format_percent(detection.false_alarms)}% of unchanged sentences hallucinated.")
-    if detection.marked is not None and (detection.marked.high or 1) < MIN_MARKED:
-        yield Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(detection.marked)}%.")
 
 
 def _on_labels(figures: Figures) -> Iterator[Fault]:

@@ -51,6 +51,7 @@ from faithkit_workflows.benchmarks.rationale_scores import score_rationales
 from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.detectors.cascade import (
+    GIVEN,
     NOTHING,
     Band,
     Cascade,
@@ -108,7 +109,20 @@ def run_cascade(
 
     fitting_rows, source = read_fitting_rows(config, benchmark)
     on_fitting_rows = judge("fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
-    bands = choose_bands(config, fitting_rows, on_fitting_rows)
+    if options.band is not None:
+        chosen = Band(low=options.band[0], high=options.band[1])
+    elif options.budget is not None:
+        chosen = choose_band_by_budget(on_fitting_rows, options.budget)
+    elif options.precision is not None:
+        chosen = choose_band_by_precision(fitting_rows, on_fitting_rows, options.precision)
+    else:
+        raise UserError("a cascade needs a budget, a precision or a band", hint="cascade.budget=0.2")
+    largest = options.max_budget or options.budget or 0.0
+    bands = {CHEAP_ALONE: NOTHING}
+    if fitting_rows:
+        budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
+        bands |= {f"{100 * budget:.0f}": choose_band_by_budget(on_fitting_rows, budget) for budget in budgets}
+    bands |= {CHOSEN: chosen}
     cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
     in_widest_band = [
         example
@@ -158,7 +172,7 @@ def add_cascade_costs(
     band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
-    if band.is_chosen:
+    if band.chosen != GIVEN:
         lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; p values are not corrected")
     title = f"{title}: rows sent to the judge, and the gain, percent"
     columns = {"asked": "rows judged", MAIN_METRIC: "macro-F1", "difference": "cascade - checkpoint", "p": "p"}
@@ -190,21 +204,36 @@ class _Predicted:
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the examples, predicts them, and writes metrics and reports."""
-    config = with_written_verdicts(config)
-    block = config["benchmark"]
+    block, judge, checkpoint = config["benchmark"], config.get("judge") or {}, config["checkpoint"]
+    # The reports of a dataset's own protocol parse written verdicts, as the original scripts do. In HaluEval's the
+    # dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn with a seed
+    # (the original script has none).
+    if (is_official_halueval(block) or block.get("official")) and judge.get("ask") == VERDICT:
+        config = {**config, "judge": {**judge, "written": True}}
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = with_knowledge(config, read_benchmark(_block_to_read(config)))
-    if block["name"] == "analysis":
-        _describe_corpus(run, config, benchmark)
+    numbered: dict[str, Any] = {}
+    if block["name"] == Pairs.name and checkpoint and given is None and kind_of(checkpoint).numbers_passages:
+        numbered = {"options": {**block["options"], "numbered": True}}  # as the detector was trained
+    benchmark = read_benchmark({**block, **numbered})
+    if retrieved := retrieve(config, benchmark.examples):
+        summary = {**benchmark.summary, "retrieval": retrieved[1]}
+        benchmark = replace(benchmark, examples=retrieved[0], summary=summary)
+    if block["name"] == "analysis":  # the statistics of the corpus; nothing is predicted
+        options = ReportOptions.of(config)
+        # The paper's figures describe the answers of its models: no other data are comparable.
+        has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
+        report_corpus(
+            CorpusRows(overlap=False).add_all(benchmark.examples),
+            run.path,
+            full=False,
+            title=display_name(block["dataset"], block["path"]),
+            plots=block["plots"],
+            dataset=block["dataset"] or "" if has_figures else "",
+            page=Path(options.page).expanduser() if options.page else None,
+            verbose=options.verbose,
+        )
         return EvaluationResult({})
-    if given is None:
-        predicted = _predict(run, config, benchmark)
-    else:
-        align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
-        path, checkpoint = config["predictions"], config["checkpoint"]
-        predicted = _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
-        path = run.predictions / f"{benchmark.name}.jsonl"
-        write_given(path, benchmark.examples, given, texts=config["save_texts"])
+    predicted = _predict(run, config, benchmark, given)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "suppression":
         metrics = report_suppression(
@@ -230,23 +259,6 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     )
     _add_reports(reports[benchmark.name], config, benchmark, predicted, fitting)
     return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
-
-
-def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
-    """Writes the statistics of a corpus; nothing is predicted."""
-    block, options = config["benchmark"], ReportOptions.of(config)
-    # The paper's figures describe the answers of its models: no other data are comparable.
-    has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
-    report_corpus(
-        CorpusRows(overlap=False).add_all(benchmark.examples),
-        run.path,
-        full=False,
-        title=display_name(block["dataset"], block["path"]),
-        plots=block["plots"],
-        dataset=block["dataset"] or "" if has_figures else "",
-        page=Path(options.page).expanduser() if options.page else None,
-        verbose=options.verbose,
-    )
 
 
 def _predict(

@@ -103,6 +103,9 @@ class DialogueWriter:
         """Writes a reply to every turn; a reply does not depend on the other dialogues."""
         replies: Replies = {}
         failed: dict[str, str] = {}
+        rounds: dict[int, list[Example]] = {}  # turns of the same number in their dialogue are written together
+        for turn in dialogues.turns:
+            rounds.setdefault(len(turn.history) if own_history else 0, []).append(turn)
         with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
             for _, turns in sorted(rounds.items()):
                 signals.check()
@@ -133,13 +136,25 @@ log = logging.getLogger("faithkit")
 
 
 def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Reads the dialogues, collects and judges each system's replies, and writes the rates."""
+    """Reads the dialogues, collects and judges each system's replies, and writes the rates.
+
+    Raises:
+        UserError: A turn has no reply in a system's file, or no system has replies.
+    """
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
     dialogues = Dialogues.of(benchmark.examples, block["num_rows"])
-    given = {name: _read_replies(system, dialogues) for name, system in block["systems"].items()}
+    given: dict[str, dict[str, Replies]] = {name: {} for name in block["systems"]}  # by system and kind of history
     notes = list(dialogues.notes)
     for name, system in block["systems"].items():
+        for history, key in FILES.items():
+            if path := system.get(key):
+                texts = {id_: one.text.strip() for id_, one in read_predictions(path).items()}
+                if missing := [turn.id for turn in dialogues.turns if turn.id not in texts]:
+                    shown = f"{len(missing):,} of {len(dialogues.turns):,} turns have no reply"
+                    hint = "write replies to every turn of these dialogues, or lower benchmark.num_rows"
+                    raise UserError(f"{shown} ({shorten(missing[0], 40)}, ...)", place=path, hint=hint)
+                given[name][history] = {turn.id: texts[turn.id] for turn in dialogues.turns}
         lacking = [one for one in block["histories"] if not system.get("name") and not system.get(FILES[one])]
         notes += (f"{name} has no replies with {history} histories: left out there" for history in lacking)
     loaded = load_configured(config)
@@ -169,28 +184,6 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
 
         log.info("plot: %s", plot_temperatures(rates, run.path / PLOT))
     return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
-
-
-def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
-    """Reads the replies in the files of a system, by kind of history.
-
-    Raises:
-        UserError: A turn has no reply.
-    """
-    found = {}
-    for history, key in FILES.items():
-        if not (path := system.get(key)):
-            continue
-        texts = {id_: one.text.strip() for id_, one in read_predictions(path).items()}
-        missing = [turn.id for turn in dialogues.turns if turn.id not in texts]
-        if missing:
-            problem = (
-                f"{len(missing):,} of {len(dialogues.turns):,} turns have no reply ({shorten(missing[0], 40)}, ...)"
-            )
-            hint = "write replies to every turn of these dialogues, or lower benchmark.num_rows"
-            raise UserError(problem, place=path, hint=hint)
-        found[history] = {turn.id: texts[turn.id] for turn in dialogues.turns}
-    return found
 
 
 def _collect_replies(

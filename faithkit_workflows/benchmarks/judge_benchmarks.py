@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_modules.build import Benchmark, read_benchmark
+from data_modules.build import read_benchmark
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
@@ -67,9 +67,7 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
             one_order = [paired[place + place // 2 % 2] for place in range(0, len(paired), 2)]
             drawn = draw_shots(one_order, VERDICT, options.examples, seed=config["seed"])
             chosen = {HALLUCINATED: FIRST, FAITHFUL: SECOND}
-            shots = [
-                replace(one, target=chosen[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in drawn
-            ]
+            shots = [replace(one, target=chosen[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in drawn]
         asker, log_usage = load_asker(config, COMPARATIVE, shots)
         loaded = LoadedDetector(ComparingJudge(asker), [describe_judge(config)], log_usage)
         given, origin = predict_and_write(run, config, benchmark.name, rows, loaded)
@@ -126,7 +124,20 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
     given = read_predictions(block["judgements"])
-    chosen, notes = choose_judged(benchmark.examples, given, only_hallucinated=block["only_hallucinated"])
+    found = [example for example in benchmark.examples if example.id in given]
+    with_text = [example for example in found if given[example.id].text.strip()]
+    parsed = [example for example in with_text if given[example.id].label != UNPARSED]
+    # The paper leaves out judgements with the verdict faithful.
+    is_limited = block["only_hallucinated"]
+    chosen = [example for example in parsed if given[example.id].label == HALLUCINATED or not is_limited]
+    counts = {
+        "rows of the data have no judgement": len(benchmark.examples) - len(found),
+        "judgements belong to no row of the data": len(given) - len(found),
+        "judgements have no text": len(found) - len(with_text),
+        "judgements have no verdict that can be parsed": len(with_text) - len(parsed),
+        "judgements have the verdict faithful": len(parsed) - len(chosen),
+    }
+    notes = [f"{number:,} {what}: left out" for what, number in counts.items() if number]
     chosen = chosen[: block["num_rows"]]
     if not chosen:
         hint = "name the predictions of a judge with judge.ask=judgement on these rows"
@@ -153,30 +164,12 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
     return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
 
-def choose_judged(
-    examples: Sequence[Example], given: Mapping[str, Prediction], *, only_hallucinated: bool
-) -> tuple[list[Example], list[str]]:
-    """Chooses the examples whose judgement has a text, and returns notes on the others.
+def _read_annotators(paths: Sequence[str], known: set[str], judged: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Reads each annotator's labels of the judged rows; annotators are named after their files.
 
-    Args:
-        only_hallucinated: Leaves out judgements with the verdict faithful, as the paper does.
+    Raises:
+        UserError: Two names are the same, an id is not in the data, or no row is judged.
     """
-    found = [example for example in examples if example.id in given]
-    with_text = [example for example in found if given[example.id].text.strip()]
-    parsed = [example for example in with_text if given[example.id].label != UNPARSED]
-    chosen = [example for example in parsed if given[example.id].label == HALLUCINATED or not only_hallucinated]
-    counts = {
-        "rows of the data have no judgement": len(examples) - len(found),
-        "judgements belong to no row of the data": len(given) - len(found),
-        "judgements have no text": len(found) - len(with_text),
-        "judgements have no verdict that can be parsed": len(with_text) - len(parsed),
-        "judgements have the verdict faithful": len(parsed) - len(chosen),
-    }
-    return chosen, [f"{number:,} {what}: left out" for what, number in counts.items() if number]
-
-
-def _name_files(paths: Sequence[str]) -> dict[str, str]:
-    """Names annotators after their files, with the folder where two files have the same name."""
     stems = [Path(path).stem for path in paths]
     names = [
         stem if stems.count(stem) == 1 else f"{Path(path).parent.name}/{stem}"

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
-from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
+from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
@@ -50,7 +51,7 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     labelled = read_labelled(block)
     if names and names["encoder"]:
         bert_score, baseline = load_with_baseline(**names)
-    parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None
+    parts = _load_q2_models(block["q2"], block["nli"], config["precision"]) if block["q2"] else None
     if parts is not None:
         q2 = Q2(*parts)
     if block.get("official"):  # the metrics of the q-squared scripts
@@ -71,14 +72,8 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     )
 
 
-def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
-    """Loads the four models of Q2; returns None if neither its questions nor its answers have a model.
-
-    Args:
-        names: candidates (a spaCy pipeline), questions and answers (models), question_template.
-        nli: An NLI model or a critic.
-        precision: bf16, or auto: bf16 where the hardware supports it; anything else is fp32.
-    """
+def _load_q2_models(names: Mapping[str, Any], nli: str | None, precision: str) -> Q2Models | None:
+    """Loads the four models of Q2; returns None if neither its questions nor its answers have a model."""
     if not names["questions"] and not names["answers"]:
         return None
     given = {"q2.candidates": names["candidates"], "q2.questions": names["questions"], "q2.answers": names["answers"]}

@@ -60,7 +60,11 @@ def load_entailment(
     Raises:
         UserError: It cannot be loaded, or has other labels.
     """
-    if _is_seq2seq(checkpoint):
+    folder, names = fetch_folder(checkpoint), None
+    if not folder or not (folder / SIDECAR).exists():
+        with loading(str(folder or checkpoint)) as source:
+            names = read_config(source).get("architectures")
+    if isinstance(names, list) and any(str(name).endswith("ForConditionalGeneration") for name in names):
         model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision)
         return Seq2SeqEntailment(model, tokenizer, batch_tokens=batch_tokens)
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
@@ -74,16 +78,6 @@ def load_entailment(
     encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
     default = default_batch_tokens(loaded.model)
     return NliModel(loaded.model, encoder, match_nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
-
-
-def _is_seq2seq(checkpoint: str) -> bool:
-    """Returns whether a name is that of an external encoder-decoder, which is prompted."""
-    folder = fetch_folder(checkpoint)
-    if folder and (folder / SIDECAR).exists():
-        return False
-    with loading(str(folder or checkpoint)) as source:
-        names = read_config(source).get("architectures")
-    return isinstance(names, list) and any(str(name).endswith("ForConditionalGeneration") for name in names)
 
 
 def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
@@ -124,20 +118,17 @@ class NliModel:
         self.model, self.encoder, self.columns, self.batch_tokens = model, encoder, list(columns), batch_tokens
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
-        chunks = [
-            self._predict_chunk(premises[begin : begin + PAIRS_AT_ONCE], hypotheses[begin : begin + PAIRS_AT_ONCE])
-            for begin in range(0, len(premises), PAIRS_AT_ONCE)
-        ]
-        return np.concatenate(chunks) if chunks else np.zeros((0, 3))
-
-    def _predict_chunk(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
-        columns = self.encoder.encode_texts(premises, hypotheses)
-        logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
-        windows = np.zeros((len(logits), 3))
-        windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
-        order = np.lexsort((windows[:, ENTAILMENT], owner))  # the window with the highest P(entailment) comes last
-        last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
-        return windows[order[last]]
+        chunks = [np.zeros((0, 3))]
+        for begin in range(0, len(premises), PAIRS_AT_ONCE):
+            chunk = slice(begin, begin + PAIRS_AT_ONCE)
+            columns = self.encoder.encode_texts(premises[chunk], hypotheses[chunk])
+            logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
+            windows = np.zeros((len(logits), 3))
+            windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
+            order = np.lexsort((windows[:, ENTAILMENT], owner))  # the window with the highest P(entailment) comes last
+            last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
+            chunks.append(windows[order[last]])
+        return np.concatenate(chunks)
 
 
 class Seq2SeqEntailment:

@@ -136,17 +136,13 @@ def load_detector(
         raise UserError(
             f"{name} is for a {takers}, and this is a {kind.name}", place=checkpoint, hint=f"leave {name} out"
         )
-    if kind is BUILT_IN[JUDGE] and not is_trained_judge(path):
-        problem = "%s is a language model that was not trained to find hallucinations"
-        log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
+    if kind is BUILT_IN[JUDGE]:
+        from judge.settings import stored_judge
+
+        if stored_judge(path)[1] is None:
+            problem = "%s is a language model that was not trained to find hallucinations"
+            log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
     return kind.load(path, **given)
-
-
-def is_trained_judge(path: str) -> bool:
-    """Whether a language model was trained to find hallucinations."""
-    from judge.settings import stored_judge
-
-    return stored_judge(path)[1] is not None
 
 
 def load_described(config: Mapping[str, Any], examples: Callable[[], Sequence[Any]] | None = None) -> LoadedDetector:

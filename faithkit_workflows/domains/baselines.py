@@ -97,35 +97,32 @@ def _count(example: Example) -> dict[str, Counts]:
 
 
 def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resamples: int) -> Metric | None:
+    from sklearn.feature_extraction import DictVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
     by_id = {example.id: of_row for example, of_row in zip(examples, counts, strict=True)}
     predictions: dict[str, Prediction] = {}
     for others, held_out in folds_by_group(examples):
         gold = np.array([example.label == HALLUCINATED for example in others])
         if not 0 < gold.sum() < len(gold):
             return None
-        model = _fit([by_id[example.id] for example in others], gold)
+        of_others = [by_id[example.id] for example in others]
+        num_rows = Counter(name for of_row in of_others for name in of_row)
+        # "#" is a constant feature, because there may be no other.
+        kept = [{"#": 1.0} | {name: n for name, n in row.items() if num_rows[name] >= MIN_ROWS} for row in of_others]
+        model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(C=1.0, max_iter=500))
+        model.fit(kept, gold)
         # The training rows' mean is subtracted: a fold with more rows of a class leaves fewer of it for training, so
         # raw log-odds would order the folds the wrong way round.
-        mean = model.decision_function([by_id[example.id] for example in others]).mean()
+        mean = model.decision_function(of_others).mean()
         scores = apply_temperature(model.decision_function([by_id[example.id] for example in held_out]) - mean, 1.0)
         predictions |= predict_by_threshold((example.id for example in held_out), scores, 0.5)
     if len(predictions) < len(examples):
         return None
     outcomes = join_outcomes(examples, predictions)
     return classification_metrics(outcomes, num_resamples=num_resamples).metrics.get("auroc")
-
-
-def _fit(counts: Sequence[Counts], gold: NDArray[np.bool_]) -> Any:
-    from sklearn.feature_extraction import DictVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import MaxAbsScaler
-
-    num_rows = Counter(name for of_row in counts for name in of_row)
-    # "#" is a constant feature, because there may be no other.
-    kept = [{"#": 1.0} | {name: n for name, n in of_row.items() if num_rows[name] >= MIN_ROWS} for of_row in counts]
-    model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(C=1.0, max_iter=500))
-    return model.fit(kept, gold)
 
 
 GRAMS, COSINE, NLI = "unknown 4-grams", "cosine", "not entailed"

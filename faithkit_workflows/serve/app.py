@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -146,7 +147,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus", responses=document_refusals())
     async def metrics() -> PlainTextResponse:
-        return PlainTextResponse(service.telemetry.render())
+        return PlainTextResponse(generate_latest(service.telemetry.registry))
 
     @app.get("/v1/models", summary="The served models", responses=document_refusals())
     async def list_models() -> ModelList:

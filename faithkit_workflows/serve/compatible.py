@@ -7,7 +7,6 @@ that they know and this service does not need are ignored. Scores are P(hallucin
 import json
 import re
 import time
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request
@@ -191,8 +190,8 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         row = Row(knowledge=list(body.contexts), response=body.answer, question=body.question)
         _, (verdict,) = await service.check([row], None, request.scope["state"], field="")
         if verdict.label == HALLUCINATED and not verdict.spans:
-            whole = {"start": 0, "end": len(body.answer), "text": body.answer}
-            return [LettuceSpan(**whole, hallucination_score=_score(verdict))]
+            score = _score(verdict)
+            return [LettuceSpan(start=0, end=len(body.answer), text=body.answer, hallucination_score=score)]
         return [
             LettuceSpan(
                 start=one.start,
@@ -251,13 +250,18 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
     async def complete(request: Request, body: Annotated[ChatRequest, Body()]) -> Any:
         state = request.scope["state"]
         name, (verdict,) = await service.check([chat_row(body.messages)], body.model, state, field="")
-        reply = ChatReply(
-            id=f"chatcmpl-{state['request_id']}",
-            created=int(time.time()),
-            model=name,
-            choices=[ChatChoice(message=ChatReplyMessage(content=verdict.model_dump_json()))],
+        about: dict[str, Any] = {"id": f"chatcmpl-{state['request_id']}", "created": int(time.time()), "model": name}
+        content = verdict.model_dump_json()
+        if not body.stream:
+            return ChatReply(**about, choices=[ChatChoice(message=ChatReplyMessage(content=content))])
+        # The reply as a stream of one piece.
+        choices = (
+            {"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": None},
+            {"index": 0, "delta": {}, "finish_reason": "stop"},
         )
-        return StreamingResponse(_chunks(reply), media_type="text/event-stream") if body.stream else reply
+        chunk = {"id": about["id"], "object": "chat.completion.chunk", "created": about["created"], "model": name}
+        lines = [f"data: {json.dumps(chunk | {'choices': [choice]})}\n\n" for choice in choices]
+        return StreamingResponse(iter([*lines, "data: [DONE]\n\n"]), media_type="text/event-stream")
 
 
 def _score(verdict: CheckResult) -> float:
@@ -286,15 +290,3 @@ def chat_row(messages: list[ChatMessage]) -> Row:
         response=last.text,
         history=[DialogueTurn(speaker=one.role, text=one.text) for one in turns] or None,
     )
-
-
-async def _chunks(reply: ChatReply) -> AsyncIterator[str]:
-    """Writes the reply as a stream of one piece."""
-    delta = {"role": "assistant", "content": reply.choices[0].message.content}
-    head = {"id": reply.id, "object": "chat.completion.chunk", "created": reply.created, "model": reply.model}
-    for choice in (
-        {"index": 0, "delta": delta, "finish_reason": None},
-        {"index": 0, "delta": {}, "finish_reason": "stop"},
-    ):
-        yield f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
-    yield "data: [DONE]\n\n"

@@ -5,6 +5,7 @@ sends slowly, or goes away, ends its own request only, and drops its rows from t
 """
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -15,7 +16,7 @@ from starlette.routing import BaseRoute
 
 from faithkit_workflows.serve.keys import find_name
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.telemetry import RECEIVE, Telemetry
+from faithkit_workflows.serve.telemetry import RECEIVE, Telemetry, access_log
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -186,17 +187,16 @@ class _Request:
             if code := self.facts.get("code"):
                 self.gate.telemetry.errors.labels(code).inc()
             self.gate.telemetry.requests.labels(self.route, str(self.status)).observe(seconds)
-            self.gate.telemetry.log_request(
-                {
-                    "request_id": self.id,
-                    "client": self.client,
-                    "method": self.method,
-                    "path": self.path,
-                    "status": self.status,
-                    "seconds": round(seconds, 4),
-                    **self.facts,
-                }
-            )
+            line = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "request_id": self.id,
+                "client": self.client,
+                "method": self.method,
+                "path": self.path,
+                "status": self.status,
+                "seconds": round(seconds, 4),
+            }
+            access_log.info(json.dumps(line | self.facts))
 
     @property
     def route(self) -> str:

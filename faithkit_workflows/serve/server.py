@@ -16,7 +16,7 @@ from faithkit.errors import UserError
 from faithkit.signals import EXIT_CODE
 from faithkit_workflows.serve.app import create_app
 from faithkit_workflows.serve.service import Service
-from faithkit_workflows.serve.telemetry import set_up_logs
+from faithkit_workflows.serve.telemetry import access_log
 from faithkit_workflows.settings.serving import ServeSettings, is_loopback
 
 log = logging.getLogger("faithkit")
@@ -94,7 +94,13 @@ def serve(settings: ServeSettings) -> None:
     Raises:
         UserError: The port is taken, or not allowed.
     """
-    set_up_logs()
+    # The log goes to standard error, and the access log, one JSON object a line, to standard output.
+    text, lines = logging.StreamHandler(sys.stderr), logging.StreamHandler(sys.stdout)
+    text.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    lines.setFormatter(logging.Formatter("%(message)s"))
+    for logger, handler in ((log, text), (access_log, lines)):
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
     host, port = settings.host, settings.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -88,11 +88,6 @@ class Service:
         for batcher in self._batchers.values():
             batcher.num_receiving += change
 
-    def close(self) -> None:
-        """Ends the threads of the queues."""
-        for batcher in self._batchers.values():
-            batcher.close()
-
     def find(self, name: str | None) -> ServedModel:
         """Finds a model that is ready.
 

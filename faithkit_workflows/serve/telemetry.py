@@ -3,16 +3,13 @@
 Texts of requests are in none of them, unless `log_texts=true` puts them into the access log.
 """
 
-import json
 import logging
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from faithkit.packages import needs_package
 from faithkit_workflows.serve.schemas import CheckResult
@@ -58,10 +55,6 @@ class Telemetry:
         resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "faithkit")})
         self._tracing = TracerProvider(resource=resource)
         self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-
-    def render(self) -> bytes:
-        """Writes the metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
 
     def record_batch(self, rows: int, seconds: float, waited: float) -> None:
         """Counts a batch."""
@@ -112,20 +105,3 @@ class Telemetry:
         """Sends the spans that wait."""
         if self._tracing is not None:
             self._tracing.shutdown()
-
-    def log_request(self, facts: dict[str, Any]) -> None:
-        """Writes a line of the access log."""
-        access_log.info(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}))
-
-
-def set_up_logs() -> None:
-    """Writes the log to standard error, and the access log, one JSON object a line, to standard output."""
-    plain = logging.StreamHandler(sys.stderr)
-    plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    faithkit = logging.getLogger("faithkit")
-    faithkit.handlers, faithkit.propagate = [plain], False
-    faithkit.setLevel(logging.INFO)
-    lines = logging.StreamHandler(sys.stdout)
-    lines.setFormatter(logging.Formatter("%(message)s"))
-    access_log.handlers, access_log.propagate = [lines], False
-    access_log.setLevel(logging.INFO)

@@ -44,7 +44,7 @@ def test_the_worst_rows_come_first_and_each_other_row_at_most_once(scores):
     assert len({one.id for one in found}) == len(found) == min(9, len(scores))
     worst = sorted((score or 0 for score in scores), reverse=True)[:5]
     assert [one.score or 0 for one in found[:5]] == worst
-    assert bool(rows.note) == (len(scores) > 9)
+    assert bool(rows.describe(9)) == (len(scores) > 9)
 
 
 def test_a_sample_is_spread_over_the_whole_table():
