@@ -40,7 +40,6 @@ MAY_CHANGE = (
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction", "engine.num_gpus", "trainer", "trainer.*"),
 )
 log = logging.getLogger("faithkit")
-UNPARSED_RATE = "test/[^/]+/unparsed_rate"  # of a whole test set
 # What runs a benchmark, by its `task`; imported then, because each loads modules that the others do not need.
 RUNNERS = {
     task: f"faithkit_workflows.{name}"
@@ -93,7 +92,8 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
     else:
         scored = evaluate(run, config)
     print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run, config["checkpoint"]))
-    rates = [metric.value for name, metric in scored.metrics.items() if re.fullmatch(UNPARSED_RATE, name)]
+    of_sets = (name for name in scored.metrics if re.fullmatch("test/[^/]+/unparsed_rate", name))
+    rates = [scored.metrics[name].value for name in of_sets]
     if rates and min(rates) == 1:
         hint = f"the replies are in {run.predictions}; use another model or judge.ask"
         raise UserError("none of the replies could be read as a verdict, so no figure is of the model", hint=hint)

@@ -30,7 +30,6 @@ MAY_CHANGE = (
     *("abstain_at", "batch_tokens", "by", "fail_over", "num_resamples", "output", "save_every_num_rows", "save_texts"),
 )
 GROUPS = ()
-JUNIT = "junit.xml"
 log = logging.getLogger("faithkit")
 
 
@@ -135,7 +134,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     for line in [*about, *describe_next_steps(*asked, has_labels=bool(labelled.num_rows))]:
         _show(line)
     write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
-    cases.write(run.path / JUNIT)
+    cases.write(run.path / "junit.xml")
     score_results.write_answers_page(run.path / PAGE, name, kept, about=about, table=table, texts=config["save_texts"])
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))

@@ -19,7 +19,6 @@ from faithkit_workflows.audit.target import Target
 
 MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict and later
 NOT_ASKED = "not asked: "
-NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
 TOO_LONG = "over row_seconds"
 CLOSING_SECONDS = 10.0
 KEY = "row"  # the hash of a row's id and texts, in the file of answers
@@ -93,7 +92,8 @@ class Asker:
         is_stopped = self._failures >= most or self._late >= MAX_FAILURES
         began = time.monotonic()
         if is_stopped or began > self._part_end:
-            self.problems[STOPPED if is_stopped else NO_TIME] += len(rows)
+            reason = "too many failures in a row" if is_stopped else "no time left"
+            self.problems[f"{NOT_ASKED}{reason}"] += len(rows)
             return {}
         answers = self._worker.predict(rows, self.row_seconds * len(rows))
         if isinstance(answers, str):

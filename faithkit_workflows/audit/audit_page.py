@@ -26,7 +26,6 @@ MAX_EXAMPLES = 3  # of each kind
 MAX_CHARACTERS, MAX_NAME = 240, 40
 SHOWN = titles_of(("macro_f1", "auroc"))
 LIMITS = "The protocol knows few faults: to have none of them does not show that the detector is right."
-LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
 
 
 def describe_faults(audit: Audit) -> list[str]:
@@ -99,8 +98,10 @@ def describe_accuracy(audit: Audit) -> list[str]:
     """States accuracy, calibration and whether the threshold fits."""
     accuracy = audit.figures.accuracy
     if accuracy is None:
-        few = f"{len(audit.material.rows):,} labelled rows are too few, or have one label only."
-        return [few if audit.material.rows else LABELS_HINT]
+        if not audit.material.rows:
+            missing = "accuracy, calibration and the threshold are not measured: add rows=FILE."
+            return [f"No labelled rows were given, so {missing}"]
+        return [f"{len(audit.material.rows):,} labelled rows are too few, or have one label only."]
     metrics = accuracy.systems[audit.target]
     text = accuracy.conclusion.text
     lines = [f"{text[:1].upper() + text[1:] if not text.startswith(audit.target) else text}."]

@@ -74,7 +74,6 @@ BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget t
 MAIN_METRIC = "macro_f1"
 CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
 RESULT_NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
-DETECTOR_FILE = "detector.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def run_cascade(
     band = results[-1].band
     if not band.is_empty:
         blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
-        write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
+        write_config(run.path / "detector.yaml", blocks | {"cascade": {"band": [band.low, band.high]}})
     log.info("the band is %.4g to %.4g, %s%s", band.low, band.high, band.chosen, f": {source}" if source else "")
     recorded = RecordedPredictions(results[-1].predictions)
     return LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results

@@ -131,7 +131,6 @@ def cut_to_first_turn(text: str) -> str:
 
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
-PLOT = "temperature.png"
 log = logging.getLogger("faithkit")
 
 
@@ -182,7 +181,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     if block["plots"] and any(case.temperature is not None for case in turns):
         from faithkit.reports.rates import plot_temperatures
 
-        log.info("plot: %s", plot_temperatures(rates, run.path / PLOT))
+        log.info("plot: %s", plot_temperatures(rates, run.path / "temperature.png"))
     return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
 

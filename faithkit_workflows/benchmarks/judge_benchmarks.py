@@ -22,7 +22,7 @@ from judge.options import VERDICT, AskOptions
 from judge.prompt import draw_shots, find_shots, shots_file
 from judge.questions import COMPARATIVE, FIRST, META, RIGHT, SECOND, WRONG, Asker
 
-SECOND_JUDGE, BY_LABEL = "second_judge", "verdict_against_label"  # names of annotators, besides the files'
+BY_LABEL = "verdict_against_label"  # an annotator, besides the files' and the second judge
 VERDICTS = {RIGHT: ACCURATE, WRONG: INACCURATE, None: UNPARSED}
 log = logging.getLogger("faithkit")
 
@@ -145,7 +145,7 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
     judgements = {example.id: given[example.id].text for example in chosen}
     annotators = _read_annotators(block["labels"], {example.id for example in benchmark.examples}, judgements)
     if config["engine"]["name"]:
-        annotators[SECOND_JUDGE] = _judge(run, config, chosen, judgements)
+        annotators["second_judge"] = _judge(run, config, chosen, judgements)
     if all(example.label for example in chosen):
         is_correct = {example.id: given[example.id].label == example.label for example in chosen}
         annotators[BY_LABEL] = {id_: ACCURATE if correct else INACCURATE for id_, correct in is_correct.items()}

@@ -127,7 +127,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "char_precision": ("  precision", ""),
     "char_recall": ("  recall", ""),
 }
-PREFIX, OF_HALLUCINATED = "rationale/", "rationale/hallucinated_"
+PREFIX = "rationale/"
 NUM_PUBLISHED = 2
 MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
 
@@ -244,7 +244,7 @@ def rationale_report(
         wrong = _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()})
         found = wrong.evaluation().score(num_resamples=num_resamples).metrics
         columns[f"{len(kept):,} hallucinated"] = found
-        metrics |= {f"{OF_HALLUCINATED}{name}": metric for name, metric in found.items()}
+        metrics |= {f"{PREFIX}hallucinated_{name}": metric for name, metric in found.items()}
     # The report of the labels notes few groups already.
     scored_notes = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)

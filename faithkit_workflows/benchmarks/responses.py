@@ -32,7 +32,6 @@ from faithkit_workflows.detectors.loading import describe_helpers, load_detector
 from generation.generator import Generator
 
 log = logging.getLogger("faithkit")
-Q2Models = tuple[SpacyCandidates, Seq2SeqQuestions, ExtractiveAnswers, Entailment]
 
 
 def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
@@ -72,7 +71,9 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     )
 
 
-def _load_q2_models(names: Mapping[str, Any], nli: str | None, precision: str) -> Q2Models | None:
+def _load_q2_models(
+    names: Mapping[str, Any], nli: str | None, precision: str
+) -> tuple[SpacyCandidates, Seq2SeqQuestions, ExtractiveAnswers, Entailment] | None:
     """Loads the four models of Q2; returns None if neither its questions nor its answers have a model."""
     if not names["questions"] and not names["answers"]:
         return None

@@ -41,7 +41,7 @@ TITLES = {"decode": "DECODE", "dnli": "DNLI", "mnli": "MNLI", "begin": "BEGIN", 
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
 _FORBIDDEN = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
 EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra does not parse a bare = within a list
-NAME, VALIDATION, PUBLISHED = "transfer", "validation", "faithdial_transfer"
+NAME, VALIDATION = "transfer", "validation"
 Cells = Mapping[tuple[str, str], Mapping[str, Metric]]
 ARGMAX_THRESHOLD = 0.5  # a temperature does not change it
 log = logging.getLogger("faithkit")
@@ -183,7 +183,8 @@ def transfer_table(
         chosen_on: The rows that chose the checkpoint of each critic.
         threshold_aim: How all thresholds were chosen; None: by the training of each critic.
     """
-    published = {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in published_table(PUBLISHED).rows}
+    rows_of_paper = published_table("faithdial_transfer").rows
+    published = {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in rows_of_paper}
     rows: list[Row] = []
     for trained_on in TRAINED_ON:
         ours = {tested_on: cells.get((trained_on, tested_on), {}) for tested_on in TESTED_ON}

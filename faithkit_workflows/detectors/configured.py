@@ -54,7 +54,7 @@ from judge.baselines.selfcheck import (
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
-SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
+EXAMINEE = "examinee"  # a role of a model
 # The prompts of SelfCheckGPT's samples, with the fields that they must have.
 SAMPLE_PROMPTS = {
     baseline_options.DRAWN: ("reply",),
@@ -163,7 +163,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
             temperatures=options.temperatures,
             max_new_tokens=options.max_new_tokens,
         )
-    models = [describe_judge(config, SAMPLER)] if engine is not None else []
+    models = [describe_judge(config, "sampler")] if engine is not None else []
     measure: Measure
     if options.measure == baseline_options.NGRAM:
         measure = partial(ngram_scores, order=options.order, unlikeliest=options.words == baseline_options.MAX)

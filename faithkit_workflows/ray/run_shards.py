@@ -168,8 +168,6 @@ Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator
 Kinds = Counter[tuple[int, int]]  # the number of groups with so many rows and so many hallucinated rows
 ALL = ""  # the column of all rows
 PROGRESS_SECONDS = 30.0  # between progress lines that do not go to a terminal
-NOTE = """note: this is the detector's share; by any column, and with labels of some rows that correct it:
-  faithkit construct pipeline=estimate {predictions} pipeline.by=COLUMN"""
 
 
 @set_by("out")
@@ -212,7 +210,9 @@ def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
             rejects = folder.state / "rejects"
             print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {rejects} lists the reasons")
         if work.judges and summary.num_shards:
-            print(NOTE.format(predictions=shlex.quote(f"pipeline.predictions={folder.path}")))
+            predictions = shlex.quote(f"pipeline.predictions={folder.path}")
+            print("note: this is the detector's share; by any column, and with labels of some rows that correct it:")
+            print(f"  faithkit construct pipeline=estimate {predictions} pipeline.by=COLUMN")
             print_renamed_columns(newest_names([name for name, _ in folder.columns() or ()]))
         print(folder.path)
         if failures:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Columns = Sequence[tuple[str, str]]  # names with their types
 PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
-SAME_VERSION = "install the same faithkit and copy the same model to every node"
 NUM_RESAMPLES = 1000  # of the interval of the hallucinated share
 
 
@@ -216,7 +215,8 @@ class ShardWorker:
         torch.set_num_threads(work.ray.cpus)
         here = work.identify()
         wanted = {name: work.identity[name] for name in here}
-        check_same(here, wanted, "a worker", place=work.place, hint=SAME_VERSION)
+        hint = "install the same faithkit and copy the same model to every node"
+        check_same(here, wanted, "a worker", place=work.place, hint=hint)
         return work.load()
 
     def _do(self, shard: Shard, device: str, answerer: "Answerer") -> FinishedShard:

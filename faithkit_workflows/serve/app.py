@@ -33,7 +33,6 @@ from faithkit_workflows.serve.schemas import (
 from faithkit_workflows.serve.service import Service
 from faithkit_workflows.settings.serving import is_loopback
 
-HEADERS = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
 EXAMPLES = (
     {
         "name": "a wrong number",
@@ -64,7 +63,6 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 DESCRIPTION = """Is a response supported by its context, and which parts are not?
 
 Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
-NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}  # FastAPI's own: the gate records requests
 CHECK_CODES = (
     *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
     *("loading", "queue_full", "timeout", "no_verdict"),
@@ -73,9 +71,9 @@ CHECK_CODES = (
 
 def create_app(service: Service) -> App:
     """Creates the application."""
-    app = FastAPI(
-        title="faithkit", version="1", description=DESCRIPTION, docs_url=None, redoc_url=None, telemetry=NO_TELEMETRY
-    )
+    unused: dict[str, Any] = {"docs_url": None, "redoc_url": None}
+    unused["telemetry"] = {"tracing": False, "metrics": False, "logs": False}  # the gate records requests
+    app = FastAPI(title="faithkit", version="1", description=DESCRIPTION, **unused)
     _handle_errors(app)
     _add_routes(app, service)
     streaming.add_routes(app, service, document_refusals(*CHECK_CODES))
@@ -128,7 +126,8 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     @needs_no_key
     async def show_page() -> HTMLResponse:
-        return HTMLResponse(render_page(has_keys=bool(service.keys)), headers=HEADERS)
+        headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
+        return HTMLResponse(render_page(has_keys=bool(service.keys)), headers=headers)
 
     @app.get("/health/live", summary="Is the process running?", responses=document_refusals())
     @needs_no_key

@@ -24,7 +24,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 DOCUMENT = "/openapi.json"  # FastAPI's own route
-BODY_METHODS = ("POST", "PUT", "PATCH")
 NUM_BUFFERED = 16  # largest bodies that are in memory at a time
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -212,7 +211,7 @@ class _Request:
             await self._within(self.gate.app(self.scope, self._receive, self.send), None)
             return
         body: bytes | None = b""
-        if self.method in BODY_METHODS and self.path not in self.gate.open_paths:
+        if self.method in ("POST", "PUT", "PATCH") and self.path not in self.gate.open_paths:
             self.gate.on_receiving(1)
             try:
                 body = await self.gate.read(self._receive)

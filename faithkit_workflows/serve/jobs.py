@@ -50,7 +50,6 @@ FAILED: Final = "failed"
 ID = re.compile(r"[0-9a-f]{32}")
 FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
-PR_SET_PDEATHSIG = 1
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
@@ -78,7 +77,7 @@ class Job(BaseModel):
 def _end_with_parent() -> None:
     """Lets the kernel end this process with its parent, also after kill -9: the next service resumes its job."""
     assert _PRCTL is not None, "asked where the function is there"
-    _PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class JobRunner:

@@ -87,8 +87,9 @@ class LabelledRows:
             lines.append(f"  {shown}: false alarms {format_percent(alarms)} percent")
         if not wrong or not right:
             return lines
+        shown_metrics = (("precision", "precision"), ("AUROC", "auroc"), ("macro-F1", HEADLINE))
         lines.append(
-            "  " + ", ".join(f"{name} {format_percent(metrics[k])}" for name, k in _SHOWN.items() if k in metrics)
+            "  " + ", ".join(f"{name} {format_percent(metrics[k])}" for name, k in shown_metrics if k in metrics)
         )
         return [*lines, *self._compare(metrics, num_resamples=num_resamples)]
 
@@ -118,9 +119,6 @@ class LabelledRows:
                 f"the threshold is chosen on other folds, {100 * gain:+.1f} points"
             )
         return lines
-
-
-_SHOWN = {"precision": "precision", "AUROC": "auroc", "macro-F1": HEADLINE}
 
 
 def describe_verdicts(
@@ -167,7 +165,7 @@ def describe_next_steps(
         evaluate = f"faithkit evaluate benchmark=pairs benchmark.path={quoted}"
         return [*lines, f"next: faithkit compare {quoted} 'models=[default,...]'; {evaluate} checkpoint=..."]
     estimate = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
-    number = min(NUM_TO_LABEL, num_judged)
+    number = min(50, num_judged)
     lines.append(
         f"No labels given, so the errors here are not known: label {number} rows with\n"
         f"  faithkit construct pipeline=estimate {estimate} pipeline.label_next={number}"
@@ -175,16 +173,9 @@ def describe_next_steps(
     return lines
 
 
-NUM_TO_LABEL = 50
-
-
 NUM_SHOWN = 5  # rows in the terminal
 NUM_WORST = NUM_SAMPLED = 500  # rows on the page
 MAX_CHARACTERS = 20_000_000  # of all texts on the page
-TITLE, TITLE_WITHOUT_MARKS = (
-    "Answers and the parts that the model calls unsupported",
-    "Answers and the model's verdicts",
-)
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Judged = tuple[Example, Prediction, Mapping[str, str]]  # with the values of the columns to count by
 
@@ -288,8 +279,8 @@ def write_answers_page(
         },
     )
     has_marks = texts and any(prediction.spans for _, prediction, _ in shown)
-    title = TITLE if has_marks else TITLE_WITHOUT_MARKS
-    write_page(path, [answers], title=title, about=[*about, note] if note else about, texts=texts)
+    shows = "the parts that the model calls unsupported" if has_marks else "the model's verdicts"
+    write_page(path, [answers], title=f"Answers and {shows}", about=[*about, note] if note else about, texts=texts)
 
 
 class TestCases:

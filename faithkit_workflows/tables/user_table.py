@@ -21,7 +21,7 @@ from faithkit.files.atomic import dumps
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
 
-SOURCE, SPLIT = "own rows", "all"
+SOURCE = "own rows"
 JSON = (".json", ".jsonl")
 LABEL, SPANS = "label", "spans"
 LABEL_COLUMNS = (LABEL, SPANS)  # not read unless verdicts are compared with labels
@@ -145,7 +145,7 @@ class UserTable:
             try:
                 for column in self.by:
                     check_column(row, column, "by=COLUMN")
-                read = reader.read(row, SOURCE, SPLIT)
+                read = reader.read(row, SOURCE, "all")
                 if self._repeated and group_hash(read.id) in self._repeated:
                     if read.id in places:
                         raise BadRow(f"id {read.id!r} is already in {places[read.id]}", hint="columns.id=null")
