@@ -11,7 +11,7 @@ faithkit construct resume=runs/... retry_failed=true           ask again only fo
 faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:
-    from faithkit.files.run_folder import RunFolder
+    pass
 
 ANNOTATE = "annotate"
 # Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they
@@ -65,7 +65,7 @@ def main(cfg: Any) -> None:
 
         config = resolve_config(cfg)
         check_settings(config, ConstructSettings)
-        construct(RunFolder(config["run_dir"] or "runs/dry_run"), config)
+        resolve_name(PIPELINES[config["pipeline"]["name"]])(RunFolder(config["run_dir"] or "runs/dry_run"), config)
         return
     if cfg.get("resume"):
         stored = (read_config(Path(cfg.resume) / "config.yaml").get("pipeline") or {}).get("name")
@@ -77,14 +77,8 @@ def main(cfg: Any) -> None:
     may_change = ANNOTATE_MAY_CHANGE if cfg.pipeline.name == ANNOTATE else MAY_CHANGE
     with open_run(cfg, kind, ConstructSettings, may_change=may_change) as (run, config):
         log_to(run.log)
-        construct(run, config)
+        resolve_name(PIPELINES[config["pipeline"]["name"]])(run, config)
         print_summary(run, ReportOptions.of(config))
-
-
-def construct(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Runs the pipeline."""
-    pipeline: Callable[[RunFolder, dict[str, Any]], None] = resolve_name(PIPELINES[config["pipeline"]["name"]])
-    pipeline(run, config)
 
 
 def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:

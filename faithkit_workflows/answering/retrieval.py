@@ -125,25 +125,23 @@ def split_passages(text: str) -> Iterator[str]:
             yield " ".join(passage)
 
 
-def with_retrieved(examples: Sequence[Example], index: Bm25, num_passages: int) -> list[Example]:
-    """Gives each example without knowledge the best passages, a paragraph each; others stay as they are."""
-    found = []
-    for example in examples:
-        last = example.history[-1].text if example.history else ""
-        passages = () if example.knowledge.strip() else index.best(f"{last}\n{example.response}", num_passages)
-        found.append(replace(example, knowledge="\n\n".join(passages)) if passages else example)
-    return found
-
-
 def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> tuple[list[Example], dict[str, Any]] | None:
-    """Retrieves passages for the examples; returns them with a summary, or None if `retrieval.path` is not set."""
+    """Retrieves passages for the examples; returns them with a summary, or None if `retrieval.path` is not set.
+
+    An example without knowledge gets the best passages, a paragraph each; others stay as they are.
+    """
     options = RetrievalOptions(**(config.get("retrieval") or {}))
     if options.path is None:
         return None
     index = _build_index(options.path)
-    found = with_retrieved(examples, index, options.num_passages)
-    num_found = sum(new is not old for new, old in zip(found, examples, strict=True))
-    num_without = sum(not example.knowledge.strip() for example in examples)
+    found, num_found, num_without = list[Example](), 0, 0
+    for example in examples:
+        last = example.history[-1].text if example.history else ""
+        is_without = not example.knowledge.strip()
+        passages = index.best(f"{last}\n{example.response}", options.num_passages) if is_without else ()
+        found.append(replace(example, knowledge="\n\n".join(passages)) if passages else example)
+        num_without += is_without
+        num_found += bool(passages)
     counts = (f"{num_found:,}", f"{num_without:,}", options.path)
     log.info("retrieval: %s of %s examples without knowledge got passages of %s", *counts)
     digest = hashlib.sha256("\0".join(index.passages).encode(errors="surrogatepass")).hexdigest()

@@ -22,6 +22,7 @@ Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the c
 SHARED_GPU_MEMORY = 0.6  # fraction for vLLM where a detector or an entailment model uses the same GPU
 
 
+@dataclass(eq=False)
 class FeatureReader:
     """Reads the control tokens of each example's response.
 
@@ -30,8 +31,8 @@ class FeatureReader:
         terciles: Boundaries of the lexical overlap that training fitted.
     """
 
-    def __init__(self, ctrl: Ctrl, terciles: Terciles | None):
-        self.ctrl, self.terciles = ctrl, terciles
+    ctrl: Ctrl
+    terciles: Terciles | None
 
     @classmethod
     def of(cls, settings: Settings, *, entailment: str | None, load: Callable[[str], Entailment]) -> "FeatureReader":

@@ -36,7 +36,7 @@ from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
-from faithkit_workflows.detectors.loading import LoadedDetector, log_usage
+from faithkit_workflows.detectors.loading import log_usage
 from judge.prompt import OPTIONAL_FIELDS
 from judge.questions import messages_about
 
@@ -162,7 +162,21 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     turns: dict[Case, Turns] = {}
     for name, system in block["systems"].items():
         for case, replies in _collect_replies(run, config, name, system, given[name], dialogues):
-            turns[case] = _judge(run, config, loaded, dialogues, case, replies)
+            # Each reply is judged with the history that it was written for.
+            written = dialogues.with_replies(replies) if case.history == SELF else dialogues.turns
+            examples = [
+                replace(turn, response=replies[turn.id], label=None, spans=None, target=None)
+                for turn in written
+                if replies[turn.id]
+            ]
+            answerer = DetectorAnswerer(loaded.detector)
+            predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
+            called = {id_: float(one.label == HALLUCINATED) for id_, one in predictions.items() if one.label in LABELS}
+            turns[case] = Turns(
+                called=np.array([called.get(turn.id, np.nan) for turn in written]),
+                replied=np.array([bool(replies[turn.id]) for turn in written]),
+                groups=Groups.of(turn.group for turn in written),
+            )
     if not turns:
         hint = "benchmark.histories=[gold], or name files with the other histories"
         raise UserError("no system has replies with these histories", place="benchmark.systems", hint=hint)
@@ -216,28 +230,3 @@ def _collect_replies(
             write_jsonl(path, ({"id": id_, "text": text} for id_, text in replies.items()))
             yield case, replies
     log_usage(engine)
-
-
-def _judge(
-    run: RunFolder,
-    config: Mapping[str, Any],
-    loaded: LoadedDetector,
-    dialogues: Dialogues,
-    case: Case,
-    replies: Replies,
-) -> Turns:
-    """Judges the replies of a case, each with the history that it was written for."""
-    turns = dialogues.with_replies(replies) if case.history == SELF else list(dialogues.turns)
-    examples = [
-        replace(turn, response=replies[turn.id], label=None, spans=None, target=None)
-        for turn in turns
-        if replies[turn.id]
-    ]
-    answerer = DetectorAnswerer(loaded.detector)
-    predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
-    called = {id_: float(one.label == HALLUCINATED) for id_, one in predictions.items() if one.label in LABELS}
-    return Turns(
-        called=np.array([called.get(turn.id, np.nan) for turn in turns]),
-        replied=np.array([bool(replies[turn.id]) for turn in turns]),
-        groups=Groups.of(turn.group for turn in turns),
-    )

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ VERDICTS = {RIGHT: ACCURATE, WRONG: INACCURATE, None: UNPARSED}
 log = logging.getLogger("faithkit")
 
 
+@dataclass(eq=False)
 class ComparingJudge:
     """A detector that shows a language model two replies.
 
@@ -34,8 +35,7 @@ class ComparingJudge:
     if the model chooses the first reply, and faithful if it chooses the second.
     """
 
-    def __init__(self, asker: Asker):
-        self.asker = asker
+    asker: Asker
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example, in their order; the score is the probability of the first reply."""
@@ -145,7 +145,15 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
     judgements = {example.id: given[example.id].text for example in chosen}
     annotators = _read_annotators(block["labels"], {example.id for example in benchmark.examples}, judgements)
     if config["engine"]["name"]:
-        annotators["second_judge"] = _judge(run, config, chosen, judgements)
+        options = AskOptions(**config["judge"])
+        asker, log_usage = load_asker(config, META, find_shots(META.prompt, options, META.fields))
+        rows = [(one, {"response": one.response, "judgement": judgements[one.id]}) for one in chosen]
+        answers = list(asker.answers(rows, progress=True))
+        log_usage()
+        labels = {example.id: VERDICTS[answer.choice] for example, answer in zip(chosen, answers, strict=True)}
+        path = run.predictions / f"{block['name']}.jsonl"  # in the format of the annotators' files
+        write_annotations(path, labels, [{"score": answer.probability, "text": answer.text} for answer in answers])
+        annotators["second_judge"] = labels
     if all(example.label for example in chosen):
         is_correct = {example.id: given[example.id].label == example.label for example in chosen}
         annotators[BY_LABEL] = {id_: ACCURATE if correct else INACCURATE for id_, correct in is_correct.items()}
@@ -189,18 +197,3 @@ def _read_annotators(paths: Sequence[str], known: set[str], judged: Mapping[str,
             raise UserError("none of these labels belongs to a judged row", place=path, hint="raise benchmark.num_rows")
         annotators[name.replace("/", "-")] = found
     return annotators
-
-
-def _judge(
-    run: RunFolder, config: Mapping[str, Any], examples: Sequence[Example], judgements: Mapping[str, str]
-) -> dict[str, str]:
-    """Runs the second judge, and writes its answers in the format of the annotators' files."""
-    options = AskOptions(**config["judge"])
-    asker, log_usage = load_asker(config, META, find_shots(META.prompt, options, META.fields))
-    rows = [(one, {"response": one.response, "judgement": judgements[one.id]}) for one in examples]
-    answers = list(asker.answers(rows, progress=True))
-    log_usage()
-    labels = {example.id: VERDICTS[answer.choice] for example, answer in zip(examples, answers, strict=True)}
-    path = run.predictions / f"{config['benchmark']['name']}.jsonl"
-    write_annotations(path, labels, [{"score": answer.probability, "text": answer.text} for answer in answers])
-    return labels

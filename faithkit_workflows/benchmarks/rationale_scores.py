@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from rich.table import Table
 
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.responses.bert_score import load_with_baseline
@@ -31,7 +30,6 @@ from faithkit.reports.report import Report
 from faithkit.reports.score_table import Cell, Row, score_table
 from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 from judge.reply import locate_all, quoted_parts, read_list
 
@@ -247,20 +245,16 @@ def rationale_report(
         metrics |= {f"{PREFIX}hallucinated_{name}": metric for name, metric in found.items()}
     # The report of the labels notes few groups already.
     scored_notes = [note for note in scored.notes if "groups" not in note]
-    table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))
-
-
-def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    rows: list[Row] = []
+    shown_rows: list[Row] = []
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
             cells: dict[str, Cell] = {system: found.get(name) for system, found in columns.items()}
-            rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
+            shown_rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:
         lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
     title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
-    return score_table(title, "metric", [*columns, *heads], rows, caption=lines)
+    table = score_table(title, "metric", [*columns, *heads], shown_rows, caption=lines)
+    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))

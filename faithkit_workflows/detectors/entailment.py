@@ -13,6 +13,7 @@ contain the training splits of SNLI, MultiNLI and ANLI, so these datasets are no
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -90,14 +91,14 @@ def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
     return found
 
 
+@dataclass(eq=False)
 class CriticEntailment:
     """A critic as an NLI model: faithful is entailment, hallucinated is neutral.
 
     Log-odds are shifted by the critic's threshold, so that the more probable class is the critic's label.
     """
 
-    def __init__(self, critic: Critic):
-        self.critic = critic
+    critic: Critic
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         scores = self.critic.probabilities(premises, hypotheses)
@@ -107,6 +108,7 @@ class CriticEntailment:
         return found
 
 
+@dataclass(eq=False)
 class NliModel:
     """An NLI classifier. Over a long premise the window with the highest P(entailment) counts.
 
@@ -114,8 +116,10 @@ class NliModel:
         columns: The column, of three, of each of its classes.
     """
 
-    def __init__(self, model: Any, encoder: PairEncoder, columns: Sequence[int], *, batch_tokens: int):
-        self.model, self.encoder, self.columns, self.batch_tokens = model, encoder, list(columns), batch_tokens
+    model: Any
+    encoder: PairEncoder
+    columns: Sequence[int]
+    batch_tokens: int
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         chunks = [np.zeros((0, 3))]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urldefrag
 
 from tqdm.auto import tqdm
@@ -141,16 +141,16 @@ def check_source(checkpoint: str) -> None:
         find_source(known, argument)
 
 
+@dataclass(eq=False, repr=False)
 class PromptedTagger:
     """A tagger whose context is a prompt around question and passages.
 
     Prompts beyond the model's length are read in windows, and a token takes its lowest probability of them.
     """
 
-    numbers_passages = True
-
-    def __init__(self, known: KnownDetector, tagger: Tagger):
-        self.known, self.tagger = known, tagger
+    known: KnownDetector
+    tagger: Tagger
+    numbers_passages: ClassVar[bool] = True
 
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated; the tagger may be in use elsewhere."""
@@ -226,11 +226,12 @@ class ClaimJudge:
             yield Prediction(id=example.id, label=label, score=score, text=(lost or [""])[0], failed=bool(lost))
 
 
+@dataclass(eq=False, repr=False)
 class GuardianChecker:
     """A model whose chat template writes the question about a response and the documents (Granite Guardian)."""
 
-    def __init__(self, known: KnownDetector, engine: TextEngine):
-        self.known, self.engine = known, engine
+    known: KnownDetector
+    engine: TextEngine
 
     def __repr__(self) -> str:
         return f"GuardianChecker({self.known.name!r})"

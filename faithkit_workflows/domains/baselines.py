@@ -143,10 +143,6 @@ class Features:
         self.folder, self.encoder = folder, encoder
         self._model_key = cache(model_key)  # the files of a model are hashed once for all domains
 
-    def columns(self, *, nli: bool) -> list[str]:
-        """Lists the names of the features."""
-        return [*FEATURES, GRAMS, *([COSINE] if self.encoder else []), *([NLI] if nli else [])]
-
     def compute(self, name: str, examples: Sequence[Example], nli: str | None) -> Values:
         """Computes the features of examples [examples, features].
 
@@ -287,7 +283,7 @@ class DomainBaselines:
             part: The part of the domain that the examples are, for file names.
         """
         nli = self.find_nli(name)
-        columns = self.features.columns(nli=nli is not None)
+        columns = [*FEATURES, GRAMS, *([COSINE] if self.features.encoder else []), *([NLI] if nli else [])]
         rows: dict[str, tuple[Values, NDArray[np.bool_]]] = {}
         for other, fit_rows in self.fit_rows.items():
             gold = np.array([example.label == HALLUCINATED for example in fit_rows.inputs], bool)

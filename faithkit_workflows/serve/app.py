@@ -140,7 +140,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         models = service.models.values()
         states = {one.name: one.problem or ("ready" if one.is_ready else "loading") for one in models}
         has_jobs = service.jobs is None or service.jobs.is_running
-        is_ready = service.is_ready and has_jobs and not service.is_draining
+        is_ready = all(one.is_ready for one in models) and has_jobs and not service.is_draining
         status = "ready" if is_ready else "draining" if service.is_draining else "loading"
         return JSONResponse({"status": status, "models": states}, 200 if is_ready else 503)
 

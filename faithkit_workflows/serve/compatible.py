@@ -7,6 +7,7 @@ that they know and this service does not need are ignored. Scores are P(hallucin
 import json
 import re
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request
@@ -252,22 +253,24 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         name, (verdict,) = await service.check([chat_row(body.messages)], body.model, state, field="")
         about: dict[str, Any] = {"id": f"chatcmpl-{state['request_id']}", "created": int(time.time()), "model": name}
         content = verdict.model_dump_json()
-        if not body.stream:
-            return ChatReply(**about, choices=[ChatChoice(message=ChatReplyMessage(content=content))])
-        # The reply as a stream of one piece.
-        choices = (
-            {"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": None},
-            {"index": 0, "delta": {}, "finish_reason": "stop"},
-        )
-        chunk = {"id": about["id"], "object": "chat.completion.chunk", "created": about["created"], "model": name}
-        lines = [f"data: {json.dumps(chunk | {'choices': [choice]})}\n\n" for choice in choices]
-        return StreamingResponse(iter([*lines, "data: [DONE]\n\n"]), media_type="text/event-stream")
+        if body.stream:
+            return StreamingResponse(_chunks(about, content), media_type="text/event-stream")
+        return ChatReply(**about, choices=[ChatChoice(message=ChatReplyMessage(content=content))])
 
 
 def _score(verdict: CheckResult) -> float:
     if verdict.probability is not None:
         return verdict.probability
     return float(verdict.label == HALLUCINATED)
+
+
+def _chunks(about: dict[str, Any], content: str) -> Iterator[str]:
+    """Writes a reply as a stream of one piece."""
+    for delta, reason in (({"role": "assistant", "content": content}, None), ({}, "stop")):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        head = {"id": about["id"], "object": "chat.completion.chunk"}
+        yield f"data: {json.dumps(head | about | {'choices': [choice]})}\n\n"
+    yield "data: [DONE]\n\n"
 
 
 def chat_row(messages: list[ChatMessage]) -> Row:

@@ -59,11 +59,6 @@ class Service:
         """Whether a thread judges rows."""
         return any(batcher.is_judging for batcher in self._batchers.values())
 
-    @property
-    def is_ready(self) -> bool:
-        """Reports whether every model has judged a row."""
-        return all(model.is_ready for model in self.models.values())
-
     def read_keys(self) -> None:
         """Reads the file of keys."""
         if self.settings.keys_path is not None:

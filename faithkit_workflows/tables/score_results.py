@@ -91,14 +91,11 @@ class LabelledRows:
         lines.append(
             "  " + ", ".join(f"{name} {format_percent(metrics[k])}" for name, k in shown_metrics if k in metrics)
         )
-        return [*lines, *self._compare(metrics, num_resamples=num_resamples)]
-
-    def _compare(self, metrics: Mapping[str, Metric], *, num_resamples: int) -> list[str]:
-        """Compares with baselines and with a threshold that are fitted on other folds of the rows."""
+        # Baselines and another threshold are fitted on other folds of the rows.
         examples = [example for example, _ in self._rows]
         predictions = {prediction.id: prediction for _, prediction in self._rows}
         fitted, names = cross_fit_baselines(examples, predictions, learn=find_spec("sklearn") is not None)
-        board, lines, own = Board(num_resamples=num_resamples), [], metrics[HEADLINE].value
+        board, own = Board(num_resamples=num_resamples), metrics[HEADLINE].value
         for key, of_baseline in fitted.items():
             board.add(key, evaluate_labels(join_outcomes(examples, of_baseline)), is_baseline=key != REFITTED)
         if (strongest := board.strongest(HEADLINE)) is not None:

@@ -125,7 +125,7 @@ def _add_verdicts(
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
     """Writes rows as .csv or .tsv, with the columns of all rows in order of appearance."""
     header = list(dict.fromkeys(name for row in rows for name in row))
-    _write(path, _lines(".tsv" if delimiter == "\t" else ".csv", rows, header, delimiter))
+    _write(path, _lines(".csv", rows, header, delimiter))
 
 
 def _write(path: Path, parts: Iterable[bytes]) -> None:
@@ -136,29 +136,25 @@ def _write(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def _lines(suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str) -> Iterator[bytes]:
-    if suffix == ".csv":
-        return _csv_lines(rows, header, delimiter)
-    if suffix == ".tsv":
-        return _csv_lines(rows, header, "\t")
-    return _json_list(rows) if suffix == ".json" else (f"{_json(row)}\n".encode() for row in rows)
-
-
-def _csv_lines(rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str) -> Iterator[bytes]:
-    for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
-        text = io.StringIO(newline="")
-        # csv writes a carriage return unquoted, but reads it as the end of a line.
-        quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
-        csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(cells)
-        yield text.getvalue().encode()
-
-
-def _json_list(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    before = "[\n"
-    for row in rows:
-        text = _json(row, indent=2).replace("\n", "\n  ")
-        yield f"{before}  {text}".encode()
-        before = ",\n"
-    yield b"\n]\n" if before == ",\n" else b"[]\n"
+    """Yields the parts of a file in the format of its suffix; the delimiter is that of .csv."""
+    if suffix in (".csv", ".tsv"):
+        between = "\t" if suffix == ".tsv" else delimiter
+        for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
+            text = io.StringIO(newline="")
+            # csv writes a carriage return unquoted, but reads it as the end of a line.
+            quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
+            csv.writer(text, delimiter=between, lineterminator="\n", quoting=quoting).writerow(cells)
+            yield text.getvalue().encode()
+    elif suffix == ".json":
+        before = "[\n"
+        for row in rows:
+            written = _json(row, indent=2).replace("\n", "\n  ")
+            yield f"{before}  {written}".encode()
+            before = ",\n"
+        yield b"\n]\n" if before == ",\n" else b"[]\n"
+    else:
+        for row in rows:
+            yield f"{_json(row)}\n".encode()
 
 
 def _json(row: Mapping[str, Any], indent: int | None = None) -> str:
