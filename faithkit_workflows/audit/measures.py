@@ -69,7 +69,10 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
     for name in TYPES:
         of_type = [case for case in copies if case.meta[TYPE] == name]
         groups = [case.group for case in of_type]
-        same = [_is_same(answers[case.id], answers[case.meta[ORIGINAL]]) for case in of_type]
+        same = []
+        for case in of_type:
+            one, other = answers[case.id], answers[case.meta[ORIGINAL]]
+            same.append(one.label == other.label and abs((one.score or 0.0) - (other.score or 0.0)) < SAME)
         if (rate := share([called[case.id] for case in of_type], groups)) is not None:
             found[name] = rate
         if (rate := share(same, groups)) is not None:
@@ -78,12 +81,17 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
     marks = [(case, merge_spans(answers[case.id].spans), merge_spans(case.spans or ())) for case in hits]
     on_change = [count_shared(marked, changed) for _, marked, changed in marks]
     total = sum(end - start for _, marked, _ in marks for start, end in marked)
+    scored = [case for case in (*originals, *copies) if answers[case.id].score is not None]
+    auroc = None
+    if len({case.label for case in scored}) > 1:
+        outcomes = join_outcomes(scored, {case.id: answers[case.id] for case in scored})
+        auroc = classification_metrics(outcomes).metrics.get("auroc")
     return Detection(
         score=share([_is_found(case, answers) for case in copies], [case.group for case in copies]),
         false_alarms=share([called[case.id] for case in originals], [case.group for case in originals]),
         found=found,
         unmoved=unmoved,
-        auroc=_auroc([*originals, *copies], answers),
+        auroc=auroc,
         marked=share([number > 0 for number in on_change], [case.group for case in hits]) if total else None,
         precision=sum(on_change) / total if total else None,
         missed=tuple(case.id for case in copies if not called[case.id]),
@@ -114,20 +122,6 @@ def _is_found(copy: Example, answers: Answers) -> bool:
     """Reports whether a changed copy is called hallucinated while its original is not."""
     called = [answers[id_].label == HALLUCINATED for id_ in (copy.id, copy.meta[ORIGINAL])]
     return called[0] and not called[1]
-
-
-def _is_same(one: Prediction, other: Prediction) -> bool:
-    scores = [0.0 if each.score is None else each.score for each in (one, other)]
-    return one.label == other.label and abs(scores[0] - scores[1]) < SAME
-
-
-def _auroc(rows: Sequence[Example], answers: Answers) -> Metric | None:
-    scored = [row for row in rows if answers[row.id].score is not None]
-    labels = {row.label for row in scored}
-    if len(labels) < 2:
-        return None
-    outcomes = join_outcomes(scored, {row.id: answers[row.id] for row in scored})
-    return classification_metrics(outcomes).metrics.get("auroc")
 
 
 def explain_labels(rows: Sequence[Example], answers: Answers) -> dict[str, float]:

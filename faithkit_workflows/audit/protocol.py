@@ -100,36 +100,32 @@ class Figures:
 
 def find_faults(figures: Figures) -> list[Fault]:
     """Names the faults, those first that explain the others."""
-    found = list(_shortcuts(figures))
+    found, called = list[Fault](), figures.called
+    is_constant = called is not None and not 1 - NEARLY_ALL < called.value < NEARLY_ALL
+    if called is not None and is_constant:
+        label = "hallucinated" if called.value > 0.5 else "faithful"
+        size = max(called.value, 1 - called.value)
+        found.append(Fault(CONSTANT, f"It calls {100 * size:.1f}% of the answers {label}, whatever they say."))
+    for key, name in (("length", LENGTH), ("overlap", OVERLAP)):
+        if (value := figures.explained.get(key, 0.0)) >= EXPLAINED:
+            what = "The length of the answer" if key == "length" else "The share of words that the context lacks"
+            found.append(Fault(name, f"{what} alone predicts its labels with an AUROC of {100 * value:.1f}."))
     if not found:
         found += _blindness(figures.detection)
-    is_constant = any(fault.name == CONSTANT for fault in found)
     found += _dependences(figures.invariance)
-    if not is_constant:
-        found += _wrong_alarms(figures)
+    detection, copies = figures.detection, figures.invariance.copies
+    if copies is not None and (copies.low or 0) > MAX_COPIES and not is_constant:
+        shown = f"{format_percent(copies)}% of sentences copied from their source"
+        found.append(Fault(COPIES, f"It calls {shown} hallucinated."))
+    if (alarms := detection.false_alarms) is not None and (alarms.low or 0) > MAX_ALARMS and not is_constant:
+        found.append(Fault(ALARMS, f"It calls {format_percent(alarms)}% of unchanged sentences hallucinated."))
+    if (marked := detection.marked) is not None and (marked.high or 1) < MIN_MARKED and not is_constant:
+        found.append(Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(marked)}%."))
     found += _on_labels(figures)
     if figures.num_failed > MAX_FAILED * figures.num_asked:
         counts = f"{figures.num_failed:,} of {figures.num_asked:,} rows have no verdict"
         found.append(Fault(FAILURES, f"{counts}, most often: {figures.reason}."))
     return found
-
-
-def find_weaknesses(detection: Detection) -> dict[str, Metric]:
-    """Finds the types of change of which surely less than half are called hallucinated, the weakest first."""
-    weak = {name: rate for name, rate in detection.found.items() if rate.high is not None and rate.high < MAX_RECALL}
-    return dict(sorted(weak.items(), key=lambda item: item[1].value))
-
-
-def _shortcuts(figures: Figures) -> Iterator[Fault]:
-    called = figures.called
-    if called is not None and not 1 - NEARLY_ALL < called.value < NEARLY_ALL:
-        label = "hallucinated" if called.value > 0.5 else "faithful"
-        size = max(called.value, 1 - called.value)
-        yield Fault(CONSTANT, f"It calls {100 * size:.1f}% of the answers {label}, whatever they say.")
-    for key, name in (("length", LENGTH), ("overlap", OVERLAP)):
-        if (value := figures.explained.get(key, 0.0)) >= EXPLAINED:
-            what = "The length of the answer" if key == "length" else "The share of words that the context lacks"
-            yield Fault(name, f"{what} alone predicts its labels with an AUROC of {100 * value:.1f}.")
 
 
 def _blindness(detection: Detection) -> Iterator[Fault]:
@@ -161,16 +157,6 @@ def _dependences(invariance: Invariance) -> Iterator[Fault]:
         is_clear = one.changed.value >= MAX_CHANGED and (one.changed.low or 0) > MAX_CHANGED_LOW
         if is_clear and name not in (AGAIN, ORDER, SINGLE) and one.changed.value > 2 * by_chance:
             yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
-
-
-def _wrong_alarms(figures: Figures) -> Iterator[Fault]:
-    detection, copies = figures.detection, figures.invariance.copies
-    if copies is not None and (copies.low or 0) > MAX_COPIES:
-        yield Fault(COPIES, f"It calls {format_percent(copies)}% of sentences copied from their source hallucinated.")
-    if detection.false_alarms is not None and (detection.false_alarms.low or 0) > MAX_ALARMS:
-        yield Fault(ALARMS, f"It calls {format_percent(detection.false_alarms)}% of unchanged sentences hallucinated.")
-    if detection.marked is not None and (detection.marked.high or 1) < MIN_MARKED:
-        yield Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(detection.marked)}%.")
 
 
 def _on_labels(figures: Figures) -> Iterator[Fault]:
@@ -275,9 +261,11 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
     by_overlap = overlap_predictions([row for row in cases if row.id in answers], SMALLEST)
     called = [row for row in plain if row.id in answers]
     problems, reasons = asker.problems, asker.problems.most_common()
+    detection = measure_detection(cases, answers)
+    weak = [item for item in detection.found.items() if item[1].high is not None and item[1].high < MAX_RECALL]
     figures = Figures(
         called=share([answers[row.id].label == HALLUCINATED for row in called], [row.group for row in called]),
-        detection=measure_detection(cases, answers),
+        detection=detection,
         overlap=measure_detection(cases, by_overlap),
         against_overlap=compare_detection(cases, answers, by_overlap, name=target.name),
         invariance=invariance,
@@ -293,7 +281,7 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
         material=material,
         figures=figures,
         faults=find_faults(figures),
-        weak_on=find_weaknesses(figures.detection),
+        weak_on=dict(sorted(weak, key=lambda item: item[1].value)),
         problems=problems,
         row_seconds=median(asker.seconds) if asker.seconds else None,
         seconds=time.monotonic() - began,
