@@ -11,13 +11,15 @@ from data_modules.negatives.make import verbatim_knowledge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import share
 from faithkit.statistics.metric import Metric
+from faithkit.words import sentences, unicode_words
 from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.mutations import Document
 from faithkit_workflows.audit.target import PASSAGES, passages_of
 
-SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE = (
+SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE, BEFORE, BEHIND = (
     *("shuffled passages", "irrelevant passage", "repeated passages", "white space", "unicode", "opening", "copied"),
     *("same call again", "batch order", "batch size", "long context", "support at the end"),
+    *("copied sentence before", "copied sentence behind"),
 )
 DESCRIPTIONS = {
     SHUFFLED: "when passages are shuffled",
@@ -31,9 +33,12 @@ DESCRIPTIONS = {
     SINGLE: "when rows are asked for one by one",
     LONG: "when irrelevant passages make the context long",
     LATE: "when the support moves to the end of a long context",
+    BEFORE: "when a sentence copied from the context comes before the answer",
+    BEHIND: "when a sentence copied from the context comes behind the answer",
 }
 MOVED = 0.01  # least difference of two probabilities that counts
-VARIANTS = (SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE)
+VARIANTS = (SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND)
+MIN_COPIED = 80  # characters that are copied: more than a short input has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +87,16 @@ def make_variant(row: Example, name: str, others: Sequence[Document], *, long_wo
         response = f"According to the text, {first.lower() if is_plain else first} {rest}"
     elif name == COPIED:
         response = verbatim_knowledge([row])[0][0]
+    elif name in (BEFORE, BEHIND):
+        about = set(unicode_words(response))  # an answer with its own original would contradict itself
+        known_sentences = [one for passage in passages for one in sentences(passage)]
+        copied = [one for one in known_sentences if len(about & set(unicode_words(one))) <= len(about) / 2]
+        random.Random(f"{seed}|{row.id}").shuffle(copied)  # the same for both
+        while copied and len(" ".join(copied[:-1])) >= MIN_COPIED:
+            copied.pop()
+        if not copied:
+            return None
+        response = " ".join([*copied, response] if name == BEFORE else [response, *copied])
     elif name in (LONG, LATE):
         random.Random(f"{seed}|{row.id}").shuffle(fillers)  # the same for both
         kept: list[str] = []
@@ -135,15 +150,18 @@ def compare_variants(
         name: [one for row in rows if (one := make_variant(row, name, others, long_words=long_words, seed=seed))]
         for name in VARIANTS
     }
+    twice = f"{AGAIN}, 2"  # so that what differs by chance is not missed
+    variants[twice] = [replace(row, id=f"{twice}/{row.id}") for row in rows]
     if asker.target.takes_batches:
         ordered = {ORDER: random.Random(seed).sample(list(rows), len(rows)), SINGLE: rows}
         renamed = {name: [replace(row, id=f"{name}/{row.id}") for row in made] for name, made in ordered.items()}
         variants = renamed | variants
-    sizes = {AGAIN: size, ORDER: size, SINGLE: 1}
+    sizes = {AGAIN: size, twice: size, ORDER: size, SINGLE: 1}
     for name, made in variants.items():
         asked |= {row.id: row for row in made}
         answers |= asker.ask(made, name, batch_size=sizes.get(name))
         pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
+    pairs[AGAIN] += pairs[twice]
     pairs[LATE] = [(after.replace(LATE, LONG, 1), after) for _, after in pairs[LATE]]
     compared = {
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
-from faithkit.baselines.word_overlap import length_score, unsupported_share
+from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.calibration.thresholds import ReliabilityBin, reliability
 from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
@@ -25,6 +26,7 @@ from faithkit.statistics.bootstrap import (
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
+from faithkit_workflows.audit.target import passages_of
 
 MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
@@ -46,6 +48,7 @@ class Detection:
         auroc: Of the probability, changed against unchanged.
         marked: The share of copies called hallucinated with a mark on the change; None if nothing is ever marked.
         precision: The share of marked characters in these copies that are changed.
+        early, late: The share of originals from the first, and from the last passage that are called hallucinated.
         missed, alarms: Ids.
     """
 
@@ -56,6 +59,8 @@ class Detection:
     auroc: Metric | None
     marked: Metric | None
     precision: float | None
+    early: Metric | None
+    late: Metric | None
     missed: tuple[str, ...]
     alarms: tuple[str, ...]
 
@@ -64,6 +69,8 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
     """Measures verdicts on documents' sentences and their changed copies."""
     originals = [case for case in cases if case.meta[TYPE] == UNCHANGED and case.id in answers]
     copies = [case for case in cases if case.id in answers and str(case.meta.get(ORIGINAL)) in answers]
+    first_and_last = [(case, passages_of(case)) for case in originals if len(passages_of(case)) > 1]
+    early, late = ([case for case, each in first_and_last if case.response in each[place]] for place in (0, -1))
     called = {id_: answer.label == HALLUCINATED for id_, answer in answers.items()}
     found, unmoved = {}, {}
     for name in TYPES:
@@ -94,6 +101,8 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
         auroc=auroc,
         marked=share([number > 0 for number in on_change], [case.group for case in hits]) if total else None,
         precision=sum(on_change) / total if total else None,
+        early=share([called[case.id] for case in early], [case.group for case in early]),
+        late=share([called[case.id] for case in late], [case.group for case in late]),
         missed=tuple(case.id for case in copies if not called[case.id]),
         alarms=tuple(case.id for case in originals if called[case.id]),
     )
@@ -134,15 +143,15 @@ def explain_labels(rows: Sequence[Example], answers: Answers) -> dict[str, float
     if min(called.sum(), (~called).sum()) < MIN_OF_CLASS:
         return {}
     groups = Groups.of(row.id for row in answered)
-    values = {
-        "length": [length_score(row.response) for row in answered],
-        "overlap": [unsupported_share(row.knowledge, row.response) for row in answered],
+    values: dict[str, Sequence[list[Any]]] = {
+        "length": ([len(row.response) for row in answered], [len(row.response.split()) for row in answered]),
+        "overlap": ([unsupported_share(row.knowledge, row.response) for row in answered],),
     }
     found = {
-        name: float(Ranking(numbers, called, groups)(np.ones((1, groups.count)))["auroc"][0])
+        name: [float(Ranking(one, called, groups)(np.ones((1, groups.count)))["auroc"][0]) for one in numbers]
         for name, numbers in values.items()
     }
-    return {name: max(value, 1 - value) for name, value in found.items()}
+    return {name: max(max(value, 1 - value) for value in each) for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,14 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.asking import NOT_ASKED, Asker
 from faithkit_workflows.audit.invariances import (
     AGAIN,
+    BEFORE,
+    BEHIND,
     DESCRIPTIONS,
+    LATE,
+    LONG,
     ORDER,
+    REPEATED,
+    SHUFFLED,
     SINGLE,
     Invariance,
     choose_rows,
@@ -39,7 +45,7 @@ from faithkit_workflows.audit.measures import (
 from faithkit_workflows.audit.mutations import make_cases
 from faithkit_workflows.audit.target import Target
 
-VERSION = 1  # raised when the same detector can get another verdict
+VERSION = 2  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
 SMALLEST = 1e-9  # share of words that are not in the context: a single one is enough
 AGAINST_OVERLAP = {
@@ -51,8 +57,10 @@ SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as fa
 
 CONSTANT, LENGTH, OVERLAP, BLIND = "one verdict for all", "answer length", "word overlap", "blind to changes"
 UNSTABLE, BATCH, COPIES = "unstable", "batch", "copies"
+END_OF_CONTEXT, END_OF_ANSWER, DILUTED = "end of the context", "end of the answer", "dilution"
 ALARMS, MARKS, CALIBRATION, THRESHOLD = "false alarms", "marks", "calibration", "threshold"
 BASELINE, FAILURES = "simple baseline", "no verdict"
+BY_PLACE = (SHUFFLED, REPEATED, LONG, LATE, BEFORE, BEHIND)  # these change where the context supports the answer
 BLIND_TO = "blind to changes of type '{}'"  # variants give their names to the other faults
 NEARLY_ALL = 0.98  # of the answers have one label
 EXPLAINED = 0.95  # AUROC of length or overlap for the detector's labels
@@ -110,14 +118,23 @@ def find_faults(figures: Figures) -> list[Fault]:
         if (value := figures.explained.get(key, 0.0)) >= EXPLAINED:
             what = "The length of the answer" if key == "length" else "The share of words that the context lacks"
             found.append(Fault(name, f"{what} alone predicts its labels with an AUROC of {100 * value:.1f}."))
+    early, late = figures.detection.early, figures.detection.late
+    is_late = bool(early and late and (late.low or 0) > (early.high or 1) and (late.low or 0) > MAX_ALARMS)
+    if early and late and is_late and not found:
+        shares = f"{format_percent(late)}% in the last passage, {format_percent(early)}% in the first"
+        found.append(Fault(END_OF_CONTEXT, f"It calls unchanged sentences hallucinated by their place: {shares}."))
     if not found:
         found += _blindness(figures.detection)
-    found += _dependences(figures.invariance)
+    found += [
+        one
+        for one in _dependences(figures.invariance, is_late=is_late)
+        if one.name not in {each.name for each in found}
+    ]
     detection, copies = figures.detection, figures.invariance.copies
-    if copies is not None and (copies.low or 0) > MAX_COPIES and not is_constant:
+    if copies is not None and (copies.low or 0) > MAX_COPIES and not is_constant | is_late:
         shown = f"{format_percent(copies)}% of sentences copied from their source"
         found.append(Fault(COPIES, f"It calls {shown} hallucinated."))
-    if (alarms := detection.false_alarms) is not None and (alarms.low or 0) > MAX_ALARMS and not is_constant:
+    if (alarms := detection.false_alarms) is not None and (alarms.low or 0) > MAX_ALARMS and not is_constant | is_late:
         found.append(Fault(ALARMS, f"It calls {format_percent(alarms)}% of unchanged sentences hallucinated."))
     if (marked := detection.marked) is not None and (marked.high or 1) < MIN_MARKED and not is_constant:
         found.append(Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(marked)}%."))
@@ -141,22 +158,39 @@ def _blindness(detection: Detection) -> Iterator[Fault]:
             yield Fault(BLIND_TO.format(name), figure)
 
 
-def _dependences(invariance: Invariance) -> Iterator[Fault]:
+def _dependences(invariance: Invariance, *, is_late: bool) -> Iterator[Fault]:
     compared = invariance.comparisons
-    again, by_chance = (compared[AGAIN].moved, compared[AGAIN].changed.value) if AGAIN in compared else (0.0, 0.0)
+    again = compared[AGAIN].moved if AGAIN in compared else 0.0
+    by_chance = 0.0  # what changes by chance must not be blamed on a variant
     if again >= MIN_MOVED:
+        by_chance = compared[AGAIN].changed.high or 1
         yield Fault(UNSTABLE, f"{100 * again:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[AGAIN]}.")
-    batch = (
-        max((compared[name].moved, name) for name in (ORDER, SINGLE))
-        if ORDER in compared and SINGLE in compared
-        else None
-    )
-    if batch and batch[0] >= MIN_MOVED and batch[0] > 2 * again:
-        yield Fault(BATCH, f"{100 * batch[0]:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[batch[1]]}.")
-    for name, one in compared.items():
-        is_clear = one.changed.value >= MAX_CHANGED and (one.changed.low or 0) > MAX_CHANGED_LOW
-        if is_clear and name not in (AGAIN, ORDER, SINGLE) and one.changed.value > 2 * by_chance:
-            yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
+    if ORDER in compared and SINGLE in compared:
+        moved, name = max((compared[name].moved, name) for name in (ORDER, SINGLE))
+        if moved >= MIN_MOVED and moved > max(2 * again, by_chance):
+            yield Fault(BATCH, f"{100 * moved:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[name]}.")
+    clear = {
+        name: one
+        for name, one in compared.items()
+        if name not in (AGAIN, ORDER, SINGLE, *(BY_PLACE if is_late else ()))
+        and one.changed.value >= MAX_CHANGED
+        and (one.changed.low or 0) > max(MAX_CHANGED_LOW, by_chance)
+    }
+    longer = [clear[name] for name in (BEFORE, BEHIND) if name in clear]
+    is_alarmed = [2 * one.to_hallucinated > len(one.examples) for one in longer]
+    if is_alarmed == [True, True]:
+        del clear[BEFORE], clear[BEHIND]
+        figure = " and ".join(format_percent(one.changed) for one in longer)
+        yield Fault(LENGTH, f"It calls longer answers hallucinated: {figure}% of labels change by a copied sentence.")
+    elif is_alarmed == [False, False]:
+        del clear[BEFORE], clear[BEHIND]
+        figure = " and ".join(format_percent(one.changed) for one in longer)
+        yield Fault(DILUTED, f"It misses errors beside a sentence that is copied: {figure}% of labels change.")
+    elif BEFORE in clear and is_alarmed == [False]:
+        figure = f"{format_percent(clear.pop(BEFORE).changed)}% of labels change {DESCRIPTIONS[BEFORE]}"
+        yield Fault(END_OF_ANSWER, f"It does not read the end of answers: {figure}.")
+    for name, one in clear.items():
+        yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
 
 
 def _on_labels(figures: Figures) -> Iterator[Fault]:
