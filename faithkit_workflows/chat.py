@@ -9,7 +9,6 @@ At the prompt: /knowledge changes the knowledge, /forget the history, /quit ends
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -19,7 +18,7 @@ from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.cli import run_script
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import escape_terminal
-from faithkit.records import FAITHFUL, Example, Prediction, Turn
+from faithkit.records import FAITHFUL, Example, Turn
 
 if TYPE_CHECKING:
     from faithkit_workflows.answering.strategies import Answerer
@@ -49,14 +48,27 @@ def talk(answerer: "Answerer", read: Read, console: Console) -> None:
         elif line:
             history.append(Turn(speaker=SEEKER, text=line))
             number += 1  # part of the id: a repeated question is sampled again
+            asked = Example(
+                id=f"turn {number}",
+                source="chat",
+                split="chat",
+                group="chat",
+                knowledge=knowledge,
+                history=tuple(history),
+                response="",
+            )
             try:
-                answer = _answer(answerer, knowledge, history, number)
+                (answer,) = answerer.answer([asked])
             except UserError as error:
                 history.pop()
                 console.print(Text(str(error), style="yellow"))
                 continue
             history.append(Turn(speaker=WIZARD, text=answer.text or "..."))
-            _show(answer, console)
+            # Control characters are shown, not sent to the terminal.
+            console.print(Text(f"bot> {escape_terminal(answer.text)}" if answer.text else "bot> (nothing)"))
+            if answer.label is not None:
+                score = "" if answer.score is None else f", P(hallucinated) {answer.score:.2f}"
+                console.print(Text(f"     {answer.label}{score}", style=STYLES.get(answer.label, "red")))
 
 
 def _read_knowledge(read: Read, console: Console) -> str:
@@ -71,27 +83,6 @@ def _read_knowledge(read: Read, console: Console) -> str:
             lines.append(line)
         elif lines:
             return " ".join(lines)
-
-
-def _answer(answerer: "Answerer", knowledge: str, history: list[Turn], number: int) -> Prediction:
-    example = Example(
-        id=f"turn {number}",
-        source="chat",
-        split="chat",
-        group="chat",
-        knowledge=knowledge,
-        history=tuple(history),
-        response="",
-    )
-    return replace(answerer.answer([example])[0], id=example.id)
-
-
-def _show(answer: Prediction, console: Console) -> None:
-    """Prints an answer and its verdict; control characters in it are shown, not sent to the terminal."""
-    console.print(Text(f"bot> {escape_terminal(answer.text)}" if answer.text else "bot> (nothing)"))
-    if answer.label is not None:
-        score = "" if answer.score is None else f", P(hallucinated) {answer.score:.2f}"
-        console.print(Text(f"     {answer.label}{score}", style=STYLES.get(answer.label, "red")))
 
 
 def main(cfg: Any) -> None:

@@ -141,25 +141,18 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
     if (rates := getattr(loaded.detector, "rates", None)) is not None:
         recall, alarms = f"{rates['recall']:.0%}", f"{rates['false_alarms']:.0%}"
         print(f"On other answers this threshold finds {recall} of the hallucinated ones, with {alarms} false alarms.")
-    if options.explain:
-        print_values(example)
+    if options.explain:  # the values of the answer, and those of the context that each was compared with
+        from critic.support.values import compare_values
+        from data_modules.encoding.encoder import question_text
+
+        pairs = compare_values(example.knowledge, example.response, question_text(example))
+        print("values of the answer, by the default detector's comparison:" if pairs else "the answer has no value")
+        for pair in pairs:
+            line = f"{pair.value.text} ({pair.value.kind}): {pair.relation}"
+            if pair.closest is not None:
+                line += f"; the context has {pair.closest.text}{', near the same words' if pair.shares_head else ''}"
+            print(f"  {escape_terminal(line, 300)}")
     print(OTHER_DETECTORS)
-
-
-def print_values(example: "Example") -> None:
-    """Prints the values of the answer, and the values of the context that each was compared with."""
-    from critic.support.values import compare_values
-    from data_modules.encoding.encoder import question_text
-    from faithkit.pages.page_tables import escape_terminal
-
-    pairs = compare_values(example.knowledge, example.response, question_text(example))
-    print("values of the answer, by the default detector's comparison:" if pairs else "the answer has no value")
-    for pair in pairs:
-        closest = f" {pair.closest.text}" if pair.closest is not None else ""
-        beside = ", near the same words" if pair.closest is not None and pair.shares_head else ""
-        line = f"{pair.value.text} ({pair.value.kind}): {pair.relation}"
-        line += f"; the context has{closest}{beside}" if closest else ""
-        print(f"  {escape_terminal(line, 300)}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ faithkit construct resume=runs/... retry_failed=true           ask again only fo
 faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:
-    from faithkit.files.run_folder import RunFolder
+    pass
 
 ANNOTATE = "annotate"
 # Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they
@@ -48,9 +48,15 @@ GROUPS = ("pipeline", "engine", "scale")
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and works in it; a dry run opens none."""
+    """Opens the run's folder and works in it; a dry run opens none.
+
+    Raises:
+        UserError: The resumed run is of another pipeline.
+    """
+    from faithkit.errors import UserError
     from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import RunFolder, log_to
+    from faithkit.files.saved_config import read_config
     from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.settings.construction import ConstructSettings
 
@@ -59,37 +65,20 @@ def main(cfg: Any) -> None:
 
         config = resolve_config(cfg)
         check_settings(config, ConstructSettings)
-        construct(RunFolder(config["run_dir"] or "runs/dry_run"), config)
+        resolve_name(PIPELINES[config["pipeline"]["name"]])(RunFolder(config["run_dir"] or "runs/dry_run"), config)
         return
     if cfg.get("resume"):
-        check_pipeline(Path(cfg.resume), cfg.pipeline.name)
+        stored = (read_config(Path(cfg.resume) / "config.yaml").get("pipeline") or {}).get("name")
+        if stored != cfg.pipeline.name:
+            problem = f"this folder is of pipeline={stored}, not of pipeline={cfg.pipeline.name}"
+            hint = f"pipeline={stored}, or run_dir=DIR instead of resume"
+            raise UserError(problem, place=str(Path(cfg.resume)), hint=hint)
     kind = f"construct-{cfg.pipeline.name}"
     may_change = ANNOTATE_MAY_CHANGE if cfg.pipeline.name == ANNOTATE else MAY_CHANGE
     with open_run(cfg, kind, ConstructSettings, may_change=may_change) as (run, config):
         log_to(run.log)
-        construct(run, config)
+        resolve_name(PIPELINES[config["pipeline"]["name"]])(run, config)
         print_summary(run, ReportOptions.of(config))
-
-
-def check_pipeline(folder: Path, name: str) -> None:
-    """Refuses to resume the run of another pipeline.
-
-    Raises:
-        UserError: The run is of another pipeline, or there is none.
-    """
-    from faithkit.errors import UserError
-    from faithkit.files.saved_config import read_config
-
-    stored = (read_config(folder / "config.yaml").get("pipeline") or {}).get("name")
-    if stored != name:
-        problem = f"this folder is of pipeline={stored}, not of pipeline={name}"
-        raise UserError(problem, place=str(folder), hint=f"pipeline={stored}, or run_dir=DIR instead of resume")
-
-
-def construct(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Runs the pipeline."""
-    pipeline: Callable[[RunFolder, dict[str, Any]], None] = resolve_name(PIPELINES[config["pipeline"]["name"]])
-    pipeline(run, config)
 
 
 def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ faithkit evaluate resume=runs/...                                            con
 
 import logging
 import re
+from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,6 @@ MAY_CHANGE = (
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction", "engine.num_gpus", "trainer", "trainer.*"),
 )
 log = logging.getLogger("faithkit")
-UNPARSED_RATE = "test/[^/]+/unparsed_rate"  # of a whole test set
 # What runs a benchmark, by its `task`; imported then, because each loads modules that the others do not need.
 RUNNERS = {
     task: f"faithkit_workflows.{name}"
@@ -58,7 +58,11 @@ GROUPS = ("benchmark", "engine", "decoding", "scale", "trainer", "logger")
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and works in it."""
+    """Opens the run's folder, evaluates, passes the results to the loggers, and suggests the next commands.
+
+    Raises:
+        UserError: None of the replies could be read as a verdict.
+    """
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_available
@@ -70,39 +74,30 @@ def main(cfg: Any) -> None:
         # Logged before the slow imports of the evaluation.
         log.info("evaluate: benchmark=%s, into %s", config["benchmark"]["name"], run.path)
         check_available(config["checkpoint"])
-        work(run, config)
+        from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_evaluation
 
+        # The benchmark's task; without one a detector judges its responses one by one.
+        evaluate: Callable[[RunFolder, dict[str, Any]], EvaluationResult] = resolve_name(
+            RUNNERS[config["benchmark"].get("task")]
+        )
+        if config.get("logger"):
+            from faithkit.metrics.results import read_test_rows
+            from faithkit.training.loggers.build_loggers import open_loggers
+            from faithkit.training.loggers.logger_results import Finished
 
-def work(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Evaluates, passes the results to the loggers, and suggests the next commands.
-
-    Raises:
-        UserError: None of the replies could be read as a verdict.
-    """
-    from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_evaluation
-
-    if config.get("logger"):
-        from faithkit.metrics.results import read_test_rows
-        from faithkit.training.loggers.build_loggers import open_loggers
-        from faithkit.training.loggers.logger_results import Finished
-
-        with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
+            with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
+                scored = evaluate(run, config)
+                results: dict[str, Any] = {"metrics": scored.metrics, "samples": scored.samples}
+                data = {"fingerprints": read_test_rows(run.metrics)}
+                loggers.log_results(Finished(run=run, step=0, data=data, **results))
+        else:
             scored = evaluate(run, config)
-            data = {"fingerprints": read_test_rows(run.metrics)}
-            loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
-    else:
-        scored = evaluate(run, config)
-    print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run, config["checkpoint"]))
-    rates = [metric.value for name, metric in scored.metrics.items() if re.fullmatch(UNPARSED_RATE, name)]
-    if rates and min(rates) == 1:
-        hint = f"the replies are in {run.predictions}; use another model or judge.ask"
-        raise UserError("none of the replies could be read as a verdict, so no figure is of the model", hint=hint)
-
-
-def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":
-    """Runs the benchmark's task, or judges its responses one by one with a detector."""
-    found: EvaluationResult = resolve_name(RUNNERS[config["benchmark"].get("task")])(run, config)
-    return found
+        print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run, config["checkpoint"]))
+        of_sets = (name for name in scored.metrics if re.fullmatch("test/[^/]+/unparsed_rate", name))
+        rates = [scored.metrics[name].value for name in of_sets]
+        if rates and min(rates) == 1:
+            hint = f"the replies are in {run.predictions}; use another model or judge.ask"
+            raise UserError("none of the replies could be read as a verdict, so no figure is of the model", hint=hint)
 
 
 def run() -> None:

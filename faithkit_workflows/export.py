@@ -22,6 +22,13 @@ def main(cfg: Any) -> None:
 
     check_available(cfg.checkpoint)
     from critic.export import add_graph, describe_graph
+    from critic.export import export as export_detector
+    from faithkit.detector import GENERATOR, JUDGE
+    from faithkit.files.model_folder import find_folder, read_sidecar
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.weights.publish import check_private, describe, push, shorten_paths
+    from generation.export import export as export_generator
+    from judge.export import export as export_judge
 
     graph, int8 = cfg.format in (GRAPH, INT8_GRAPH), cfg.format == INT8_GRAPH
     if cfg.output_dir is None and cfg.push_to is None:
@@ -35,43 +42,28 @@ def main(cfg: Any) -> None:
             output_dir = str(Path(stack.enter_context(TemporaryDirectory()), "hf"))
         else:
             output_dir = cfg.output_dir
-        report = _export(cfg.checkpoint, output_dir, graph=graph, int8=int8, one_logit=cfg.format == ONE_LOGIT)
+        sidecar = read_sidecar(find_folder(cfg.checkpoint))
+        if sidecar and sidecar.kind in (GENERATOR, JUDGE):
+            report: Any = (export_generator if sidecar.kind == GENERATOR else export_judge)(cfg.checkpoint, output_dir)
+        else:
+            formats = {"graph": graph, "int8": int8, "one_logit": cfg.format == ONE_LOGIT}
+            report = export_detector(cfg.checkpoint, output_dir, **formats)
         largest = f"largest difference of {report.num_logits} logits {report.difference:.1e}"
         print(f"reloaded in {report.reloaded_in}: {largest}", *describe_graph(report.folder), sep="\n")
         if cfg.push_to is not None:
-            _push(report.folder, cfg)
+            if shortened := shorten_paths(report.folder):
+                more = f" and {len(shortened) - 3} more" if len(shortened) > 3 else ""
+                print(f"local paths, shortened to their last part: {', '.join(shortened[:3])}{more}")
+            num_texts = check_private(report.folder)
+            print(f"no token and no local path in {num_texts} texts")
+            if cfg.dry_run:
+                run = RunFolder(cfg.checkpoint)
+                of_run = run.path if run.hf.exists() else None
+                print(*describe(report.folder, cfg.push_to, private=cfg.private, run=of_run), sep="\n")
+            else:
+                print(push(report.folder, cfg.push_to, private=cfg.private))
         if cfg.output_dir is not None:
             print(report.folder)
-
-
-def _export(checkpoint: str, output_dir: str, **formats: bool) -> Any:
-    from critic.export import export as export_detector
-    from faithkit.detector import GENERATOR, JUDGE
-    from faithkit.files.model_folder import find_folder, read_sidecar
-    from generation.export import export as export_generator
-    from judge.export import export as export_judge
-
-    sidecar = read_sidecar(find_folder(checkpoint))
-    exporters = {GENERATOR: export_generator, JUDGE: export_judge}
-    if sidecar and sidecar.kind in exporters:
-        return exporters[sidecar.kind](checkpoint, output_dir)
-    return export_detector(checkpoint, output_dir, **formats)
-
-
-def _push(folder: Path, cfg: Any) -> None:
-    from faithkit.files.run_folder import RunFolder
-    from faithkit.weights.publish import check_private, describe, push, shorten_paths
-
-    if shortened := shorten_paths(folder):
-        more = f" and {len(shortened) - 3} more" if len(shortened) > 3 else ""
-        print(f"local paths, shortened to their last part: {', '.join(shortened[:3])}{more}")
-    num_texts = check_private(folder)
-    print(f"no token and no local path in {num_texts} texts")
-    if cfg.dry_run:
-        run = RunFolder(cfg.checkpoint)
-        print(*describe(folder, cfg.push_to, private=cfg.private, run=run.path if run.hf.exists() else None), sep="\n")
-    else:
-        print(push(folder, cfg.push_to, private=cfg.private))
 
 
 def run() -> None:

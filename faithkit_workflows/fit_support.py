@@ -41,16 +41,6 @@ CUTS = [number / 20 for number in range(2, 19)]  # span thresholds that are trie
 LICENCE = "Apache-2.0"  # of the rows that come with faithkit
 
 
-def read_options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="python -m faithkit_workflows.fit_support", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("files", nargs="*", metavar="FILE")
-    parser.add_argument("--out", required=True, metavar="FILE")
-    parser.add_argument("--licence", default=LICENCE, help="of your rows, for the description in the file")
-    return parser.parse_args(list(arguments))
-
-
 def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
     """Fits a detector to the everyday answers and the rows of labelled tables.
 
@@ -286,20 +276,20 @@ def count_values(examples: Sequence["Example"], marked: "NDArray[Any]") -> dict[
     def norms(text: str) -> str:
         return f" {' '.join(word.norm for word in read_words(text))} "
 
-    def has_absent_value(example: "Example") -> bool:
-        spans, known = example.spans or (), norms(example.knowledge)
-        wrong = [v for v in read_values(example.response) if any(v.start < s.end and s.start < v.end for s in spans)]
-        return any(norms(value.text) not in known for value in wrong)
-
     counts: dict[str, dict[str, list[int]]] = {}
     for example, is_marked in zip(examples, marked.tolist(), strict=True):
         of_file = counts.setdefault(example.source, {"found": [0, 0], "false_alarms": [0, 0]})
-        if example.label != HALLUCINATED:
-            counted = of_file["false_alarms"]
-        elif example.meta.get("error") in ("number", "unit", "date") and has_absent_value(example):
+        counted = of_file["false_alarms"]
+        if example.label == HALLUCINATED:
+            if example.meta.get("error") not in ("number", "unit", "date"):
+                continue
+            spans, known = example.spans or (), norms(example.knowledge)
+            wrong = [
+                v for v in read_values(example.response) if any(v.start < s.end and s.start < v.end for s in spans)
+            ]
+            if all(norms(value.text) in known for value in wrong):
+                continue
             counted = of_file["found"]
-        else:
-            continue
         counted[0] += is_marked
         counted[1] += 1
     return counts
@@ -307,7 +297,12 @@ def count_values(examples: Sequence["Example"], marked: "NDArray[Any]") -> dict[
 
 def main(arguments: Sequence[str]) -> None:
     """Fits a detector, writes it, and prints its figures."""
-    options = read_options(arguments)
+    parser = argparse.ArgumentParser(prog="python -m faithkit_workflows.fit_support", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    parser.add_argument("--out", required=True, metavar="FILE")
+    parser.add_argument("--licence", default=LICENCE, help="of your rows, for the description in the file")
+    options = parser.parse_args(list(arguments))
     require("fitting a detector")
     model = fit_detector(options.files, options.licence)
     model.write(Path(options.out))

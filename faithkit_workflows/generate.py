@@ -48,13 +48,16 @@ def main(cfg: Any) -> None:
 
 def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
+    from rich.text import Text
+
     from data_modules.build import read_generation_inputs
     from faithkit.hardware import describe_runner
+    from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
     from faithkit.reports.report import Provenance, Report, leaks_table
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_generation, write_reports
     from faithkit.weights.used_model import describe_model
     from faithkit_workflows.answering.strategies import choose_run_engine, load_answerer
-    from faithkit_workflows.answering.write_answers import answers_table, write_with_origin
+    from faithkit_workflows.answering.write_answers import write_with_origin
     from faithkit_workflows.detectors.loading import describe_helpers
 
     log.info(choose_run_engine(run, config))
@@ -69,7 +72,13 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
         by_id = write_with_origin(run, config, name, examples, answerer, models)
         answers = [by_id[example.id] for example in examples]
         origin = Provenance.of(name, examples, models)
-        shown = answers_table(examples, answers, limit=config["num_examples"], title=name)
+        shown, limit = new_field_table(name), config["num_examples"]
+        step = max(1, len(examples) // limit) if limit else 1
+        for place in range(0, len(examples), step)[:limit]:  # evenly spaced over the data
+            answer = answers[place]
+            verdict = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
+            text = Text(f"{escape_terminal(answer.text, 400)}{verdict}")
+            add_fields(shown, {**context_fields(examples[place]), "answer": text})
         leaks = [leaks_table(origin, f"{name}, leaks")] if origin.leaked.any() else []
         report = Report(
             metrics={},

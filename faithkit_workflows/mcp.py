@@ -8,7 +8,7 @@ context, an answer and a question, and returns label, probability, threshold and
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -18,12 +18,16 @@ from faithkit.errors import UserError, raise_problems
 from faithkit.packages import require
 
 
-def create_server(checkpoint: str) -> Any:
-    """Creates the server with its tool.
+def main(arguments: Sequence[str]) -> None:
+    """Creates the server with its tool, and serves until standard input ends.
 
     Raises:
         UserError: The checkpoint cannot be loaded.
     """
+    parser = CommandParser("faithkit mcp")
+    parser.add_argument("--checkpoint", default=DEFAULT)
+    checkpoint = parser.parse_args(arguments).checkpoint
+    require("faithkit mcp")
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
@@ -63,16 +67,7 @@ def create_server(checkpoint: str) -> Any:
             raise ToolError(f"no verdict: {verdict}")
         return verdict
 
-    return server
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Serves until standard input ends."""
-    parser = CommandParser("faithkit mcp")
-    parser.add_argument("--checkpoint", default=DEFAULT)
-    checkpoint = parser.parse_args(arguments).checkpoint
-    require("faithkit mcp")
-    create_server(checkpoint).run("stdio")
+    server.run("stdio")
 
 
 def run() -> None:

@@ -17,23 +17,13 @@ def main(cfg: Any) -> None:
 
     config = resolve_config(cfg)
     if config["runs"] is None:
-        show_list()
-    else:
-        compare(config)
+        from faithkit.pages.page_tables import print_tables
+        from faithkit.runs.listing import list_runs
 
-
-def show_list() -> None:
-    """Lists the runs below runs/."""
-    from faithkit.pages.page_tables import print_tables
-    from faithkit.runs.listing import list_runs
-
-    table, lines = list_runs()
-    print_tables(table)
-    print(*lines, sep="\n")
-
-
-def compare(config: dict[str, Any]) -> None:
-    """Compares runs in the terminal, and writes the page."""
+        table, lines = list_runs()
+        print_tables(table)
+        print(*lines, sep="\n")
+        return
     from faithkit.errors import UserError, choice_hint
     from faithkit.runs.reading import find_runs, name_runs_uniquely
     from faithkit_workflows.compare.comparison import compare_runs

@@ -12,16 +12,13 @@ The same command resumes an interrupted one. DIR holds the corpora by name: docs
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:
-    from faithkit_workflows.reproduction.cells import Table
-    from faithkit_workflows.reproduction.paper_figures import Figure
-    from faithkit_workflows.reproduction.table_steps import Place
+    pass
 
 GROUPS = ("scale", "trainer")
 
@@ -36,7 +33,14 @@ def main(cfg: Any) -> None:
     from faithkit_workflows.reproduction.paper_tables import all_steps, select_results
     from faithkit_workflows.reproduction.reproduction_report import describe_results, write_report, write_result
     from faithkit_workflows.reproduction.table_files import ALL, LIST
-    from faithkit_workflows.reproduction.table_steps import Place, run_steps
+    from faithkit_workflows.reproduction.table_steps import (
+        Place,
+        describe_gpus,
+        find_blocked_steps,
+        run_steps,
+        shell_command,
+        step_state,
+    )
 
     names = [cfg.table] if isinstance(cfg.table, str) else list(cfg.table)
     out = Path(cfg.out or f"runs/reproduce-{cfg.scale.name}")
@@ -56,7 +60,15 @@ def main(cfg: Any) -> None:
         print(*describe_results(results, place), sep="\n")
         return
     if cfg.dry_run:
-        show_plan(results, place)
+        steps = all_steps(results)
+        blocked = find_blocked_steps(steps, place)
+        for step in steps:
+            print(f"{step.name}: {blocked[step.name] if step.name in blocked else step_state(step, place)}")
+            print(f"  {shell_command(step, place)}")
+            if too_few := describe_gpus(step, place):
+                print(f"  {too_few}")
+        runnable = len(steps) - len(blocked)
+        print(f"{len(results)} tables and figures, {len(steps)} steps, of which {runnable} can be run here")
         return
     report = cfg.report or ("research/reproduction.md" if ALL in names else None)
     out.mkdir(parents=True, exist_ok=True)
@@ -73,22 +85,6 @@ def main(cfg: Any) -> None:
     if failed := [why for why in without.values() if "failed" in why]:
         hint = "the same command repeats the failed steps, and skips the finished ones"
         raise UserError(f"{len(failed)} steps failed, the first: {failed[0]}", hint=hint)
-
-
-def show_plan(results: "Sequence[Table | Figure]", place: "Place") -> None:
-    """Prints the steps in order: the command of each, and whether it is done or cannot be run."""
-    from faithkit_workflows.reproduction.paper_tables import all_steps
-    from faithkit_workflows.reproduction.table_steps import describe_gpus, find_blocked_steps, shell_command, step_state
-
-    steps = all_steps(results)
-    without = find_blocked_steps(steps, place)
-    for step in steps:
-        print(f"{step.name}: {without[step.name] if step.name in without else step_state(step, place)}")
-        print(f"  {shell_command(step, place)}")
-        if too_few := describe_gpus(step, place):
-            print(f"  {too_few}")
-    runnable = len(steps) - len(without)
-    print(f"{len(results)} tables and figures, {len(steps)} steps, of which {runnable} can be run here")
 
 
 def run() -> None:

@@ -30,17 +30,22 @@ MAY_CHANGE = (
     *("abstain_at", "batch_tokens", "by", "fail_over", "num_resamples", "output", "save_every_num_rows", "save_texts"),
 )
 GROUPS = ()
-JUNIT = "junit.xml"
 log = logging.getLogger("faithkit")
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and scores the table; with engine=ray the shards of a folder."""
+    """Opens the run's folder and scores the table; with engine=ray the shards of a folder.
+
+    Raises:
+        LimitExceeded: The share is over `fail_over`, or unknown.
+    """
+    from faithkit.errors import LimitExceeded
     from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import log_to
+    from faithkit.pages.page_tables import format_percent
     from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.prediction import ScoreSettings
-    from faithkit_workflows.tables.scored_rows import check_output, check_resumed_output
+    from faithkit_workflows.tables.scored_rows import check_output
 
     if cfg.get("engine") and cfg.engine.name:
         from faithkit.settings.check import check_settings
@@ -51,12 +56,17 @@ def main(cfg: Any) -> None:
         work_on_shards(Scoring(config))
         return
     if not cfg.get("resume"):
-        check_output(cfg.output)
-    opened = open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE, check_resumed=check_resumed_output)
+        check_output(None, cfg)
+    opened = open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE, check_resumed=check_output)
     with opened as (run, config):
         log_to(run.log)
         check_available(config["checkpoint"])
-        _check_limit(score(run, config), config["fail_over"])
+        share, limit = score(run, config).metric, config["fail_over"]
+        if limit is not None and share is None:
+            raise LimitExceeded(f"no answer has a verdict, so fail_over={limit:g} cannot be checked")
+        if limit is not None and share is not None and share.value > limit:
+            problem = f"{format_percent(share)} percent of the answers are called hallucinated"
+            raise LimitExceeded(f"{problem}, which is over fail_over={limit:g} ({100 * limit:g} percent)")
 
 
 def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
@@ -76,7 +86,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
-    from faithkit_workflows.tables.score_results import LabelledRows, describe_known_errors, describe_next_steps
+    from faithkit_workflows.tables.score_results import LabelledRows, describe_next_steps, describe_verdicts
     from faithkit_workflows.tables.scored_rows import (
         names_added,
         print_renamed_columns,
@@ -115,21 +125,16 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     if worst := score_results.worst_table(kept):
         print_tables(worst)
     print_tables(table)
-    resamples = config["num_resamples"]
+    rates = None if labelled.num_rows else getattr(loaded.detector, "rates", None)
     about = [
-        score_results.describe_share(shares[0], loaded.models, escape_terminal(config["checkpoint"])),
-        counts.describe_verdicts(),
-        *labelled.describe(metrics, column, num_resamples=resamples),
+        *describe_verdicts(shares[0], counts, loaded.models, escape_terminal(config["checkpoint"]), rates),
+        *labelled.describe(metrics, column, num_resamples=config["num_resamples"]),
     ]
-    if not labelled.num_rows:
-        about.append(describe_known_errors(shares[0], *counts.calls, getattr(loaded.detector, "rates", None)))
-    about = [line for line in about if line]
-    next_steps = describe_next_steps(config["path"], path, rows.num_examples, has_labels=bool(labelled.num_rows))
-    for line in [*about, score_results.describe_unknown_labels(counts, column, config["path"]), next_steps]:
-        if line:
-            _show(line)
+    asked = (config["path"], path, rows.num_examples, counts, column)
+    for line in [*about, *describe_next_steps(*asked, has_labels=bool(labelled.num_rows))]:
+        _show(line)
     write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
-    cases.write(run.path / JUNIT)
+    cases.write(run.path / "junit.xml")
     score_results.write_answers_page(run.path / PAGE, name, kept, about=about, table=table, texts=config["save_texts"])
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))
@@ -144,23 +149,6 @@ def _show(line: str) -> None:
 
     print(line)
     log.info("%s", line, extra=FILE_ONLY)
-
-
-def _check_limit(share: "Share", limit: float | None) -> None:
-    """Ends with exit code 1 if the share is over the limit, or unknown.
-
-    Raises:
-        LimitExceeded: It is.
-    """
-    from faithkit.errors import LimitExceeded
-    from faithkit.pages.page_tables import format_percent
-
-    if limit is None or (share.metric is not None and share.metric.value <= limit):
-        return
-    if share.metric is None:
-        raise LimitExceeded(f"no answer has a verdict, so fail_over={limit:g} cannot be checked")
-    problem = f"{format_percent(share.metric)} percent of the answers are called hallucinated"
-    raise LimitExceeded(f"{problem}, which is over fail_over={limit:g} ({100 * limit:g} percent)")
 
 
 def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", config: Mapping[str, Any]) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:  # imported when needed, because `--help` must be fast
-    from faithkit.files.run_folder import RunFolder
     from faithkit.training.stages import Stage
     from faithkit.training.task import Task
 
@@ -45,12 +44,12 @@ GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger",
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and trains in it."""
+    """Opens the run's folder, trains each stage of each seed in it, and suggests the next commands."""
     from omegaconf import OmegaConf
 
     from faithkit.embedded_name import mark_embedded
     from faithkit.files.open_run import open_run
-    from faithkit.files.run_folder import log_to
+    from faithkit.files.run_folder import log_to, process_rank
     from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.training import TrainSettings
 
@@ -62,7 +61,19 @@ def main(cfg: Any) -> None:
         # Logged before the slow imports of the training.
         log.info("train: %s, into %s", describe_training(config), run.path)
         check_available(config["model"].get("weights"))
-        work(run, config)
+        from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_training
+        from faithkit.training.stages import check_parts, stages
+
+        check_parts(config)
+        if config.get("seeds"):
+            from faithkit_workflows.sweep.seeds import train_seeds
+
+            train_seeds(run, config, train)
+        else:
+            for stage in stages(run, config):
+                train(stage)
+        if process_rank() == 0:
+            print_summary(run, ReportOptions.of(config), suggest_after_training(run, config))
 
 
 def describe_training(config: dict[str, Any]) -> str:
@@ -76,25 +87,6 @@ def describe_training(config: dict[str, Any]) -> str:
     names = {EMBEDDED: "the embedded corpus", HUB: "the hub"}
     places = " and ".join(dict.fromkeys(names.get(path, path) for path in paths))
     return f"model={model['name']} from {model.get('weights')}, data={data['name']} from {places}"
-
-
-def work(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Trains each stage of each seed, and suggests the next commands."""
-    from faithkit.files.run_folder import process_rank
-    from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_training
-    from faithkit.training.stages import check_parts, stages
-
-    check_parts(config)
-    if config.get("seeds"):
-        from faithkit_workflows.sweep.seeds import train_seeds
-
-        train_seeds(run, config, train)
-    else:
-        for stage in stages(run, config):
-            train(stage)
-    if process_rank() > 0:
-        return
-    print_summary(run, ReportOptions.of(config), suggest_after_training(run, config))
 
 
 def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":

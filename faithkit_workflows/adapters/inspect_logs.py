@@ -5,7 +5,7 @@ write_run("logs/b.eval", "runs/b")  # then: faithkit report runs=[runs/a,runs/b]
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Turn, join_passages
 from faithkit.scores.measures import CRITIC_RATE, RESPONSES, kinds_of
-from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit_workflows.adapters.scorer import needs_tool, read_context
 
 with needs_tool("inspect_ai", "inspect_ai"):
@@ -65,17 +65,30 @@ def write_run(
         raise UserError("the folder of the run is not empty", place=str(folder), hint="name a new folder")
     examples = [_read_example(one, task, context) for one in samples]
     is_generated = any(one.label is None for one in examples)
+    verdicts = [_read_verdict(one, scorer) for one in samples]
     if is_generated:
-        measured = [_read_measured(one, scorer) for one in samples]
+        measured = []
+        for label, probability in verdicts:
+            scores = {CRITIC_RATE: float(label == HALLUCINATED)} if label else {}
+            measured.append(scores if probability is None else {**scores, "critic_score": probability})
         predictions = [Prediction(id=_id(one), text=one.output.completion) for one in samples]
         if not any(measured):
             hint = "write_run reads the scorer faithfulness, or tasks whose targets are faithful and hallucinated"
             raise UserError(f"the score {scorer!r} has no label or probability", place=str(log_file), hint=hint)
-        found = _measure_answers(examples, measured)
+        kinds = dict.fromkeys(name for values in measured for name in values)
+        columns = {name: np.array([values.get(name, np.nan) for values in measured]) for name in kinds}
+        groups = Groups.of(one.group for one in examples)
+        sizes = {name: int(np.isfinite(column).sum()) for name, column in columns.items()}
+        found = bootstrap(groups, defined_means(groups, columns), kinds=kinds_of(RESPONSES), n=sizes)
         rows = ({"id": one.id, **values} for one, values in zip(examples, measured, strict=True))
         write_jsonl(run.path / "scores" / f"{task}.jsonl", rows)
     else:
-        predictions = [_read_label(one, scorer) for one in samples]
+        predictions = []
+        for one, (label, probability) in zip(samples, verdicts, strict=True):
+            text = one.output.completion
+            words = [word for word in LABELS if word in text.casefold()]
+            label = label or (words[0] if len(words) == 1 else UNPARSED)
+            predictions.append(Prediction(id=_id(one), label=label, score=probability, text=text))
         outcomes = join_outcomes(examples, {one.id: one for one in predictions})
         found = classification_metrics(outcomes)
     lines = (to_line(one, row, generated=is_generated) for row, one in zip(examples, predictions, strict=True))
@@ -108,30 +121,9 @@ def _read_example(sample: EvalSample, task: str, context: str) -> Example:
     )
 
 
-def _read_label(sample: EvalSample, scorer: str) -> Prediction:
-    label, probability = _read_verdict(sample, scorer)
-    found = [label for label in LABELS if label in sample.output.completion.casefold()]
-    label = label or (found[0] if len(found) == 1 else UNPARSED)
-    return Prediction(id=_id(sample), label=label, score=probability, text=sample.output.completion)
-
-
-def _read_measured(sample: EvalSample, scorer: str) -> Evaluation:
-    label, probability = _read_verdict(sample, scorer)
-    found = {CRITIC_RATE: float(label == HALLUCINATED)} if label else {}
-    return found if probability is None else {**found, "critic_score": probability}
-
-
 def _read_verdict(sample: EvalSample, scorer: str) -> tuple[str | None, float | None]:
     """Reads label and probability of our scorer; other scorers may have anything under these names, or nothing."""
     values = sample.scores[scorer].metadata or {}
     label, probability = values.get("label"), values.get("probability")
     is_probability = isinstance(probability, float) and 0 <= probability <= 1
     return label if label in LABELS else None, probability if is_probability else None
-
-
-def _measure_answers(examples: Sequence[Example], measured: Sequence[Evaluation]) -> ScoredMetrics:
-    names = dict.fromkeys(name for values in measured for name in values)
-    columns = {name: np.array([values.get(name, np.nan) for values in measured]) for name in names}
-    groups = Groups.of(one.group for one in examples)
-    sizes = {name: int(np.isfinite(column).sum()) for name, column in columns.items()}
-    return bootstrap(groups, defined_means(groups, columns), kinds=kinds_of(RESPONSES), n=sizes)

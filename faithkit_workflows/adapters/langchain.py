@@ -80,18 +80,18 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
                 raise
             alone = (self.batch([one], config, return_exceptions=True)[0] for one in inputs)
             return [error] if len(inputs) == 1 else list(alone)
-        found = [self._guard(values, prediction) for values, prediction in zip(inputs, predictions, strict=True)]
+        found: list[Any] = []
+        for values, prediction in zip(inputs, predictions, strict=True):
+            passed = {**values, "faithfulness": {"score": to_score(prediction), **to_dict(prediction)}}
+            if prediction.label == FAITHFUL:
+                found.append(passed)
+            elif self.fallback is None:
+                found.append(UnfaithfulAnswer(describe(prediction)))
+            else:
+                found.append(passed | {self.keys[0]: self.fallback})
         if not return_exceptions and (stopped := [one for one in found if isinstance(one, Exception)]):
             raise stopped[0]
         return found
-
-    def _guard(self, values: Values, prediction: Prediction) -> dict[str, Any] | UnfaithfulAnswer:
-        passed = {**values, "faithfulness": {"score": to_score(prediction), **to_dict(prediction)}}
-        if prediction.label == FAITHFUL:
-            return passed
-        return (
-            UnfaithfulAnswer(describe(prediction)) if self.fallback is None else passed | {self.keys[0]: self.fallback}
-        )
 
 
 def score_values(scorer: FaithfulnessScorer, rows: Sequence[Values], keys: Sequence[str]) -> list[Prediction]:

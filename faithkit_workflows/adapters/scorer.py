@@ -87,12 +87,13 @@ def to_dict(found: Prediction) -> dict[str, Any]:
 
 def read_context(context: Any) -> Any:
     """Takes the texts of passages that are a tool's own documents; leaves everything else as it is."""
-    return [_read_passage(passage) for passage in context] if arguments.is_list(context) else context
-
-
-def _read_passage(passage: Any) -> Any:
-    found = (getattr(passage, name, None) for name in TEXT_KEYS)
-    return passage if isinstance(passage, str) else next((text for text in found if isinstance(text, str)), passage)
+    if not arguments.is_list(context):
+        return context
+    passages = []
+    for one in context:
+        found = () if isinstance(one, str) else (getattr(one, name, None) for name in TEXT_KEYS)
+        passages.append(next((text for text in found if isinstance(text, str)), one))
+    return passages
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.build import Benchmark, build_source
+from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.embedded_name import EMBEDDED
@@ -93,12 +93,20 @@ def read_passages(path: str) -> list[str]:
         return list(dict.fromkeys(one.knowledge for one in every if one.knowledge.strip()))
     root = Path(path).expanduser()
     files = [root] if root.is_file() else sorted(f for f in root.rglob("*") if f.suffix.lower() in SUFFIXES)
-    passages = list(dict.fromkeys(passage for file in files for passage in split_passages(_read(file))))
+    passages: list[str] = []
+    for file in files:
+        try:
+            passages += split_passages(file.read_text(encoding="utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{KEY}: this file is not UTF-8 text", place=str(file), hint="save it as UTF-8") from error
+        except OSError as error:
+            problem = f"{KEY}: this file cannot be read: {error.strerror}"
+            raise UserError(problem, place=str(file), hint=f"chmod u+r {file}") from error
     if not passages:
         problem = "the texts are empty" if files else "no texts are here" if root.exists() else "no such folder"
         hint = f"name a folder with {' or '.join(SUFFIXES)} files"
         raise UserError(f"{KEY}: {problem}", place=path, hint=hint)
-    return passages
+    return list(dict.fromkeys(passages))
 
 
 def split_passages(text: str) -> Iterator[str]:
@@ -117,52 +125,28 @@ def split_passages(text: str) -> Iterator[str]:
             yield " ".join(passage)
 
 
-def with_retrieved(examples: Sequence[Example], index: Bm25, num_passages: int) -> list[Example]:
-    """Gives each example without knowledge the best passages, a paragraph each; others stay as they are."""
-    found = []
-    for example in examples:
-        last = example.history[-1].text if example.history else ""
-        passages = () if example.knowledge.strip() else index.best(f"{last}\n{example.response}", num_passages)
-        found.append(replace(example, knowledge="\n\n".join(passages)) if passages else example)
-    return found
-
-
-def fingerprint(passages: Sequence[str]) -> str:
-    """Names the passages by a short hash."""
-    return hashlib.sha256("\0".join(passages).encode(errors="surrogatepass")).hexdigest()[:12]
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{KEY}: this file is not UTF-8 text", place=str(file), hint="save it as UTF-8") from error
-    except OSError as error:
-        problem = f"{KEY}: this file cannot be read: {error.strerror}"
-        raise UserError(problem, place=str(file), hint=f"chmod u+r {file}") from error
-
-
 def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> tuple[list[Example], dict[str, Any]] | None:
-    """Retrieves passages for the examples; returns them with a summary, or None if `retrieval.path` is not set."""
+    """Retrieves passages for the examples; returns them with a summary, or None if `retrieval.path` is not set.
+
+    An example without knowledge gets the best passages, a paragraph each; others stay as they are.
+    """
     options = RetrievalOptions(**(config.get("retrieval") or {}))
     if options.path is None:
         return None
     index = _build_index(options.path)
-    found = with_retrieved(examples, index, options.num_passages)
-    num_found = sum(new is not old for new, old in zip(found, examples, strict=True))
-    num_without = sum(not example.knowledge.strip() for example in examples)
+    found, num_found, num_without = list[Example](), 0, 0
+    for example in examples:
+        last = example.history[-1].text if example.history else ""
+        is_without = not example.knowledge.strip()
+        passages = index.best(f"{last}\n{example.response}", options.num_passages) if is_without else ()
+        found.append(replace(example, knowledge="\n\n".join(passages)) if passages else example)
+        num_without += is_without
+        num_found += bool(passages)
     counts = (f"{num_found:,}", f"{num_without:,}", options.path)
     log.info("retrieval: %s of %s examples without knowledge got passages of %s", *counts)
-    summary = {"passages": len(index.passages), "hash": fingerprint(index.passages)}
+    digest = hashlib.sha256("\0".join(index.passages).encode(errors="surrogatepass")).hexdigest()
+    summary = {"passages": len(index.passages), "hash": digest[:12]}
     return found, summary | {"examples_found": num_found, "examples_without_knowledge": num_without}
-
-
-def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark:
-    """Returns the benchmark with the retrieved knowledge, and with the retrieval in its summary."""
-    found = retrieve(config, benchmark.examples)
-    if found is None:
-        return benchmark
-    return replace(benchmark, examples=found[0], summary={**benchmark.summary, "retrieval": found[1]})
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,9 @@
 """Strategies of answering: a generator's first answer, the best of several by a detector, or resampling by features."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Protocol
 
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
@@ -20,6 +22,7 @@ Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the c
 SHARED_GPU_MEMORY = 0.6  # fraction for vLLM where a detector or an entailment model uses the same GPU
 
 
+@dataclass(eq=False)
 class FeatureReader:
     """Reads the control tokens of each example's response.
 
@@ -28,8 +31,8 @@ class FeatureReader:
         terciles: Boundaries of the lexical overlap that training fitted.
     """
 
-    def __init__(self, ctrl: Ctrl, terciles: Terciles | None):
-        self.ctrl, self.terciles = ctrl, terciles
+    ctrl: Ctrl
+    terciles: Terciles | None
 
     @classmethod
     def of(cls, settings: Settings, *, entailment: str | None, load: Callable[[str], Entailment]) -> "FeatureReader":
@@ -147,41 +150,30 @@ class BestOf:
     def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
         """Returns the chosen answers with the detector's predictions."""
         samples = self.generator.candidates(examples, decoding=self.decoding, control=self.control, advance=advance)
-        candidates = [_unique_candidates(of_example) for of_example in samples]
-        predictions = self._judge(examples, candidates)
-        chosen = []
-        for example, of_example in zip(examples, candidates, strict=True):
-            pairs = [(candidate, next(predictions)) for candidate in of_example]
-            candidate, prediction = min(pairs, key=lambda pair: _rank_candidate(*pair))
-            chosen.append(replace(prediction, id=example.id, text=candidate.text))
-        return chosen
-
-    def _judge(self, examples: Sequence[Example], candidates: Sequence[Sequence[Candidate]]) -> Iterator[Prediction]:
+        candidates: list[list[Candidate]] = []
+        for of_example in samples:  # each text once, with its highest likelihood
+            best: dict[str, Candidate] = {}
+            for one in of_example:
+                if one.text not in best or one.logprob > best[one.text].logprob:
+                    best[one.text] = one
+            candidates.append(list(best.values()))
         rows = [
             replace(example, id=f"{example.id}\n{number}", response=candidate.text, label=None, spans=None)
             for example, of_example in zip(examples, candidates, strict=True)
             for number, candidate in enumerate(of_example)
         ]
-        non_empty = [row for row in rows if row.response]
-        predictions = {prediction.id: prediction for prediction in self.detector.predict_examples(non_empty)}
-        return iter([predictions.get(row.id, Prediction(id=row.id)) for row in rows])
-
-
-def _unique_candidates(samples: Sequence[Candidate]) -> list[Candidate]:
-    """Returns each text once, with its highest likelihood."""
-    best: dict[str, Candidate] = {}
-    for candidate in samples:
-        if candidate.text not in best or candidate.logprob > best[candidate.text].logprob:
-            best[candidate.text] = candidate
-    return list(best.values())
-
-
-def _rank_candidate(candidate: Candidate, prediction: Prediction) -> tuple[float, float]:
-    """Returns the sort key of a candidate: its score, then its likelihood; an empty answer comes last."""
-    if prediction.label is None:
-        return 2.0, -candidate.logprob
-    score = prediction.score if prediction.score is not None else float(prediction.label != FAITHFUL)
-    return score, -candidate.logprob
+        found = {one.id: one for one in self.detector.predict_examples([row for row in rows if row.response])}
+        judged = (found.get(row.id, Prediction(id=row.id)) for row in rows)
+        chosen = []
+        for example, of_example in zip(examples, candidates, strict=True):
+            ranked = []
+            for candidate, prediction in zip(of_example, islice(judged, len(of_example)), strict=True):
+                score = float(prediction.label != FAITHFUL) if prediction.score is None else prediction.score
+                rank = 2.0 if prediction.label is None else score  # an empty answer is not judged, and comes last
+                ranked.append((rank, -candidate.logprob, candidate.text, prediction))
+            _, _, text, prediction = min(ranked, key=itemgetter(0, 1))
+            chosen.append(replace(prediction, id=example.id, text=text))
+        return chosen
 
 
 def load_answerer(config: Mapping[str, Any], engine: str, num_gpus: int = 1) -> tuple[Generator, Answerer]:

@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
 from tqdm.auto import tqdm
 
 from faithkit import signals
@@ -23,7 +21,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import return_freed_memory
-from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
 from faithkit.records import Example, Prediction
@@ -51,24 +49,20 @@ class DetectorAnswerer:
         return predictions
 
 
-def _answer_line(answer: Prediction, _: Example) -> dict[str, Any]:
-    return answer.to_dict()
-
-
 def write_answers(
     path: Path,
     examples: Sequence[Example],
     answerer: Answerer,
     *,
     chunk_size: int,
-    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_line,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] | None = None,
 ) -> list[Prediction]:
     """Answers the examples that the file lacks, and returns the answers to all of them.
 
     Args:
         path: A predictions file, new or from an interrupted run.
         chunk_size: Number of examples that are answered together.
-        line_of: Makes the line of the file for an answer and its example.
+        line_of: Makes the line of the file for an answer and its example; None writes the answer alone.
     """
     return list(stream_answers(path, examples, len(examples), answerer, chunk_size=chunk_size, line_of=line_of))
 
@@ -80,7 +74,7 @@ def stream_answers(
     answerer: Answerer,
     *,
     chunk_size: int,
-    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_line,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] | None = None,
 ) -> Iterator[Prediction]:
     """Does the same as `write_answers` for any number of examples, with one chunk in memory.
 
@@ -88,20 +82,32 @@ def stream_answers(
         total: The number of examples.
 
     Raises:
-        UserError: The file answers other examples.
+        UserError: The file answers other examples, or a line is broken.
     """
     if chunk_size < 1:
         raise UserError(f"save_every_num_rows is {chunk_size}", hint="use 1 or more")
     num_written = _truncate_to_complete_chunks(path, total, chunk_size)
     remaining = iter(examples)
-    yield from _read_written(path, islice(remaining, num_written))
+    rows = read_numbered_jsonl(path) if path.exists() else iter(())
+    for example in islice(remaining, num_written):
+        try:
+            number, row = next(rows)
+            written = parse_prediction(row, f"{path}, line {number}")
+        except UserError as error:
+            hint = "delete this line and all lines after it: they are answered again"
+            raise UserError(error.problem, place=error.place, hint=hint) from error
+        if written.id != example.id or row.get("response", example.response) != example.response:
+            changed = " with another response" if written.id == example.id else ""
+            problem = f"the file answers {shorten(written.id)}, and the data have {shorten(example.id)}{changed}"
+            raise UserError(problem, place=f"{path}, line {number}", hint=CHANGED_DATA_HINT)
+        yield written
     with (
         JsonlAppender(path) as file,
         tqdm(total=total, initial=num_written, desc=path.stem, unit="row", mininterval=0.5, disable=None) as bar,
     ):
         for chunk, answers in answer_in_chunks(remaining, answerer, chunk_size=chunk_size, advance=bar.update):
             for answer, example in zip(answers, chunk, strict=True):
-                file.append(line_of(answer, example))
+                file.append(line_of(answer, example) if line_of else answer.to_dict())
             file.sync()
             yield from answers
 
@@ -150,39 +156,6 @@ def _truncate_to_complete_chunks(path: Path, total: int, chunk_size: int) -> int
     with disk_errors(path):
         os.truncate(path, chunk_ends[-1])
     return (len(chunk_ends) - 1) * chunk_size
-
-
-def _read_written(path: Path, examples: Iterable[Example]) -> Iterator[Prediction]:
-    """Reads the answers to these examples at the beginning of a file.
-
-    Raises:
-        UserError: It answers other examples, or a line is broken.
-    """
-    rows = read_numbered_jsonl(path) if path.exists() else iter(())
-    for example in examples:
-        try:
-            number, row = next(rows)
-            answer = parse_prediction(row, f"{path}, line {number}")
-        except UserError as error:
-            hint = "delete this line and all lines after it: they are answered again"
-            raise UserError(error.problem, place=error.place, hint=hint) from error
-        if answer.id != example.id or row.get("response", example.response) != example.response:
-            changed = " with another response" if answer.id == example.id else ""
-            problem = f"the file answers {shorten(answer.id)}, and the data have {shorten(example.id)}{changed}"
-            raise UserError(problem, place=f"{path}, line {number}", hint=CHANGED_DATA_HINT)
-        yield answer
-
-
-def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *, limit: int, title: str) -> Table:
-    """Makes a table of `limit` answers, evenly spaced over the data, with knowledge and last turn."""
-    table = new_field_table(title)
-    step = max(1, len(examples) // limit) if limit else 1
-    for place in list(range(0, len(examples), step))[:limit]:
-        example, answer = examples[place], answers[place]
-        verdict = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
-        text = Text(f"{escape_terminal(answer.text, 400)}{verdict}")
-        add_fields(table, {**context_fields(example), "answer": text})
-    return table
 
 
 def write_with_origin(

@@ -19,7 +19,6 @@ from faithkit_workflows.audit.target import Target
 
 MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict and later
 NOT_ASKED = "not asked: "
-NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
 TOO_LONG = "over row_seconds"
 CLOSING_SECONDS = 10.0
 KEY = "row"  # the hash of a row's id and texts, in the file of answers
@@ -70,7 +69,11 @@ class Asker:
             place = 0
             while place < len(examples):
                 signals.check()
-                chunk = examples[place : place + (batch_size or self._batch_size())]
+                size = batch_size or 1  # the first row measures the time
+                if not batch_size and self.seconds:
+                    mean = sum(self.seconds) / len(self.seconds)
+                    size = max(1, min(self.batch_size, int(self.row_seconds / max(mean, 1e-6))))
+                chunk = examples[place : place + size]
                 found |= self._ask_chunk(chunk)
                 place += len(chunk)
                 bar.update(len(chunk))
@@ -81,28 +84,17 @@ class Asker:
         self._file.close()
         self._worker.close()
 
-    def _mean(self) -> float:
-        return sum(self.seconds) / len(self.seconds)
-
-    def _batch_size(self) -> int:
-        if not self.seconds:  # the first row measures the time
-            return 1
-        return max(1, min(self.batch_size, int(self.row_seconds / max(self._mean(), 1e-6))))
-
-    def _refusal(self) -> str:
-        """Returns why nothing more is asked; empty where it is."""
-        if self._failures >= (MAX_LATER_FAILURES if self._known else MAX_FAILURES) or self._late >= MAX_FAILURES:
-            return STOPPED
-        return NO_TIME if time.monotonic() > self._part_end else ""
-
     def _ask_chunk(self, rows: Sequence[Example]) -> dict[str, Prediction]:
         keys = [f"{hash_texts(row):x}" for row in rows]  # after a change of a text a resumed run asks again
         if all(key in self._known for key in keys):
             return {row.id: self._known[key] for row, key in zip(rows, keys, strict=True)}
-        if reason := self._refusal():
-            self.problems[reason] += len(rows)
-            return {}
+        most = MAX_LATER_FAILURES if self._known else MAX_FAILURES
+        is_stopped = self._failures >= most or self._late >= MAX_FAILURES
         began = time.monotonic()
+        if is_stopped or began > self._part_end:
+            reason = "too many failures in a row" if is_stopped else "no time left"
+            self.problems[f"{NOT_ASKED}{reason}"] += len(rows)
+            return {}
         answers = self._worker.predict(rows, self.row_seconds * len(rows))
         if isinstance(answers, str):
             if answers == TOO_LONG:
@@ -149,12 +141,11 @@ class _Worker:
 
     def _work(self) -> None:
         while (rows := self._asked.get()) is not None:
-            self._answered.put(self._predict(rows))
-
-    def _predict(self, rows: Sequence[Example]) -> list[Prediction | str] | str:
-        try:
-            return self._target.predict(rows)
-        except UserError as error:
-            return shorten(error.problem, 120)[1:-1]
-        except (Exception, SystemExit) as error:  # a function of the user may raise anything
-            return f"{type(error).__name__}: {shorten(str(error), 100)[1:-1]}"
+            answers: list[Prediction | str] | str
+            try:
+                answers = self._target.predict(rows)
+            except UserError as error:
+                answers = shorten(error.problem, 120)[1:-1]
+            except (Exception, SystemExit) as error:  # a function of the user may raise anything
+                answers = f"{type(error).__name__}: {shorten(str(error), 100)[1:-1]}"
+            self._answered.put(answers)

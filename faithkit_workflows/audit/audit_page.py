@@ -1,6 +1,5 @@
 """The report of an audit: conclusions in words, tables, examples, and a page of every changed copy with its marks."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from faithkit.pages.page_tables import (
     new_number_table,
     print_tables,
 )
-from faithkit.records import Example, Prediction
+from faithkit.records import Prediction
 from faithkit.reports.score_table import score_table
 from faithkit.reports.span_report import mark_spans
 from faithkit.scores.measures import titles_of
@@ -27,7 +26,6 @@ MAX_EXAMPLES = 3  # of each kind
 MAX_CHARACTERS, MAX_NAME = 240, 40
 SHOWN = titles_of(("macro_f1", "auroc"))
 LIMITS = "The protocol knows few faults: to have none of them does not show that the detector is right."
-LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
 
 
 def describe_faults(audit: Audit) -> list[str]:
@@ -100,8 +98,10 @@ def describe_accuracy(audit: Audit) -> list[str]:
     """States accuracy, calibration and whether the threshold fits."""
     accuracy = audit.figures.accuracy
     if accuracy is None:
-        few = f"{len(audit.material.rows):,} labelled rows are too few, or have one label only."
-        return [few if audit.material.rows else LABELS_HINT]
+        if not audit.material.rows:
+            missing = "accuracy, calibration and the threshold are not measured: add rows=FILE."
+            return [f"No labelled rows were given, so {missing}"]
+        return [f"{len(audit.material.rows):,} labelled rows are too few, or have one label only."]
     metrics = accuracy.systems[audit.target]
     text = accuracy.conclusion.text
     lines = [f"{text[:1].upper() + text[1:] if not text.startswith(audit.target) else text}."]
@@ -156,28 +156,23 @@ def invariance_table(audit: Audit) -> Table:
     return new_number_table("Changes that must not matter", "variant", heads, rows, caption=[line])
 
 
-def accuracy_table(audit: Audit) -> Table | None:
-    """Shows the detector beside simple baselines."""
+def accuracy_tables(audit: Audit) -> list[Table]:
+    """Shows the detector beside simple baselines, and the hallucinated share by its probability."""
     accuracy = audit.figures.accuracy
     if accuracy is None:
-        return None
+        return []
     line = (
         "percent, 95% intervals over groups; baselines and the other threshold are fitted on the other rows, by folds"
     )
-    return score_table("Accuracy on labelled rows", "system", SHOWN, accuracy.systems.items(), caption=[line])
-
-
-def calibration_table(audit: Audit) -> Table | None:
-    """Shows the hallucinated share by the detector's probability."""
-    accuracy = audit.figures.accuracy
-    if accuracy is None or not accuracy.bins:
-        return None
+    shown = score_table("Accuracy on labelled rows", "system", SHOWN, accuracy.systems.items(), caption=[line])
+    if not accuracy.bins:
+        return [shown]
     rows = (
         [f"{one.low:.1f} to {one.high:.1f}", f"{one.count:,}", f"{one.mean_score:.2f}", f"{one.hallucinated:.2f}"]
         for one in accuracy.bins
     )
     heads = ("rows", "mean probability", "hallucinated share")
-    return new_number_table("Calibration", "P(hallucinated)", heads, rows)
+    return [shown, new_number_table("Calibration", "P(hallucinated)", heads, rows)]
 
 
 def describe_examples(audit: Audit) -> list[str]:
@@ -204,24 +199,20 @@ def _verdict(prediction: Prediction) -> str:
     return f"{prediction.label}{'' if prediction.score is None else f' {prediction.score:.2f}'}"
 
 
-Describe = Callable[[Audit], list[str]]
-SECTIONS: tuple[tuple[str, str, Describe, tuple[Callable[[Audit], Table | None], ...]], ...] = (
-    ("verdict", "Verdict", describe_faults, ()),
-    ("changes", "Changed copies of documents", describe_detection, (detection_table,)),
-    ("invariance", "Changes that must not matter", describe_invariance, (invariance_table,)),
-    ("explained", "Length and overlap", describe_explained, ()),
-    ("accuracy", "Accuracy, calibration, threshold", describe_accuracy, (accuracy_table, calibration_table)),
-    ("examples", "Examples", describe_examples, ()),
-    ("left-out", "What was not audited, and time", describe_left_out, ()),
-)
-
-
 def write_audit_page(folder: Path, audit: Audit) -> None:
     """Writes the report, and the page of changed copies and labelled rows with the detector's marks."""
+    contents: list[tuple[str, str, list[str], list[Table]]] = [
+        ("verdict", "Verdict", describe_faults(audit), []),
+        ("changes", "Changed copies of documents", describe_detection(audit), [detection_table(audit)]),
+        ("invariance", "Changes that must not matter", describe_invariance(audit), [invariance_table(audit)]),
+        ("explained", "Length and overlap", describe_explained(audit), []),
+        ("accuracy", "Accuracy, calibration, threshold", describe_accuracy(audit), accuracy_tables(audit)),
+        ("examples", "Examples", describe_examples(audit), []),
+        ("left-out", "What was not audited, and time", describe_left_out(audit), []),
+    ]
     sections = []
-    for name, title, describe, tables in SECTIONS:
-        shown = [table for make in tables if (table := make(audit)) is not None]
-        parts = [fill_part("points", list(describe(audit)), MAX_NAME), *(fill_part("table", table) for table in shown)]
+    for name, title, lines, tables in contents:
+        parts = [fill_part("points", lines, MAX_NAME), *(fill_part("table", table) for table in tables)]
         sections.append((name, title, Markup().join(parts)))
     summary = [
         f"Protocol {VERSION}. Documents: {audit.material.source} ({len(audit.material.documents):,}). "
@@ -232,7 +223,10 @@ def write_audit_page(folder: Path, audit: Audit) -> None:
     link = Markup('<p class="summary"><a href="{}">{}</a></p>').format(ANSWERS_PAGE, text)
     judged = [row for row in (*audit.cases, *audit.material.rows) if row.id in audit.answers]
     if judged:
-        write_answers_page(folder / ANSWERS_PAGE, judged, audit)
+        types = {row.id: str(row.meta.get(TYPE, "labelled row")) for row in judged}
+        answers = {row.id: audit.answers[row.id] for row in judged}
+        shown = AnswerSet(name="audit", examples=judged, predictions=answers, by={"type of change": types})
+        write_page(folder / ANSWERS_PAGE, [shown], title=f"Answers of the audit of {audit.target}")
     write_filled_page(
         folder / PAGE,
         "sections.html",
@@ -241,14 +235,6 @@ def write_audit_page(folder: Path, audit: Audit) -> None:
         summary=fill_part("notes", summary, "summary") + (link if judged else ""),
         sections=sections,
     )
-
-
-def write_answers_page(path: Path, rows: Sequence[Example], audit: Audit) -> None:
-    """Writes the page of rows with their marks, to filter by the type of change."""
-    types = {row.id: str(row.meta.get(TYPE, "labelled row")) for row in rows}
-    answers = {row.id: audit.answers[row.id] for row in rows}
-    shown = AnswerSet(name="audit", examples=rows, predictions=answers, by={"type of change": types})
-    write_page(path, [shown], title=f"Answers of the audit of {audit.target}")
 
 
 def print_audit(folder: Path, audit: Audit) -> None:

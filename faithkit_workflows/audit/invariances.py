@@ -3,7 +3,7 @@
 import random
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -11,13 +11,15 @@ from data_modules.negatives.make import verbatim_knowledge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import share
 from faithkit.statistics.metric import Metric
+from faithkit.words import sentences, unicode_words
 from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.mutations import Document
 from faithkit_workflows.audit.target import PASSAGES, passages_of
 
-SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE = (
+SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE, BEFORE, BEHIND = (
     *("shuffled passages", "irrelevant passage", "repeated passages", "white space", "unicode", "opening", "copied"),
     *("same call again", "batch order", "batch size", "long context", "support at the end"),
+    *("copied sentence before", "copied sentence behind"),
 )
 DESCRIPTIONS = {
     SHUFFLED: "when passages are shuffled",
@@ -31,10 +33,12 @@ DESCRIPTIONS = {
     SINGLE: "when rows are asked for one by one",
     LONG: "when irrelevant passages make the context long",
     LATE: "when the support moves to the end of a long context",
+    BEFORE: "when a sentence copied from the context comes before the answer",
+    BEHIND: "when a sentence copied from the context comes behind the answer",
 }
 MOVED = 0.01  # least difference of two probabilities that counts
-Parts = tuple[Sequence[str], str]  # passages and response
-Changer = Callable[[Example, Sequence[str], random.Random], Parts]
+VARIANTS = (SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND)
+MIN_COPIED = 80  # characters that are copied: more than a short input has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,80 +58,57 @@ class Comparison:
     examples: tuple[str, ...]
 
 
-def _shuffle(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
-    passages = list(passages_of(row))
-    shuffled = rng.sample(passages, len(passages))
-    return (shuffled if shuffled != passages else passages[::-1]), row.response
-
-
-def _add_irrelevant(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
-    passages = list(passages_of(row))
-    passages.insert(rng.randint(0, len(passages)), rng.choice(fillers))
-    return passages, row.response
-
-
-def _space(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
-    words = row.response.split(" ")
-    spaced = "".join(
-        word + ("  " if place % 4 == 2 else "\n" if word[-1:] == "." else " ") for place, word in enumerate(words)
-    )
-    return passages_of(row), f" {spaced}"
-
-
-def _respell(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
-    text = row.response.replace("'", "\u2019")
-    text = re.sub(r'"([^"]*)"', "\u201c\\1\u201d", text)
-    text = re.sub(r"(?<=\w)-(?=\w)", "\u2010", text)
-    text = re.sub(r"(?<=\d) (?=\w)", "\u00a0", text)
-    return passages_of(row), unicodedata.normalize("NFD", text)
-
-
-def _open(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
-    first, _, rest = row.response.partition(" ")
-    keeps_case = first[1:] != first[1:].lower() or first.lower() not in ("the", "a", "an", "it", "this", "all", "no")
-    return passages_of(row), f"According to the text, {first if keeps_case else first.lower()} {rest}"
-
-
-CHANGERS: Mapping[str, Changer] = {
-    SHUFFLED: _shuffle,
-    IRRELEVANT: _add_irrelevant,
-    REPEATED: lambda row, fillers, rng: ([*passages_of(row), *passages_of(row)], row.response),
-    SPACES: _space,
-    UNICODE: _respell,
-    OPENING: _open,
-    COPIED: lambda row, fillers, rng: (passages_of(row), verbatim_knowledge([row])[0][0]),
-    AGAIN: lambda row, fillers, rng: (passages_of(row), row.response),
-    LONG: lambda row, fillers, rng: ([*passages_of(row), *fillers], row.response),
-    LATE: lambda row, fillers, rng: ([*fillers, *passages_of(row)], row.response),
-}
-
-
 def make_variant(row: Example, name: str, others: Sequence[Document], *, long_words: int, seed: int) -> Example | None:
     """Makes the changed row; None where the change leaves it as it is."""
     rng = random.Random(f"{seed}|{name}|{row.id}")
-    known = set(passages_of(row))
+    known, passages, response = passages_of(row), list(passages_of(row)), row.response
     fillers = [
         passage for other in others if other.name != row.group for passage in other.passages if passage not in known
     ]
     if not fillers and name in (IRRELEVANT, LONG, LATE):
         return None
-    if name in (LONG, LATE):
+    if name == SHUFFLED:
+        shuffled = rng.sample(passages, len(passages))
+        passages = shuffled if shuffled != passages else passages[::-1]
+    elif name == IRRELEVANT:
+        passages.insert(rng.randint(0, len(passages)), rng.choice(fillers))
+    elif name == REPEATED:
+        passages *= 2
+    elif name == SPACES:
+        ends = ("  " if n % 4 == 2 else "\n" if w[-1:] == "." else " " for n, w in enumerate(response.split(" ")))
+        response = " " + "".join(word + end for word, end in zip(response.split(" "), ends, strict=True))
+    elif name == UNICODE:
+        text = re.sub(r'"([^"]*)"', "\u201c\\1\u201d", response.replace("'", "\u2019"))
+        text = re.sub(r"(?<=\w)-(?=\w)", "\u2010", text)
+        response = unicodedata.normalize("NFD", re.sub(r"(?<=\d) (?=\w)", "\u00a0", text))
+    elif name == OPENING:
+        first, _, rest = response.partition(" ")
+        is_plain = first[1:] == first[1:].lower() and first.lower() in ("the", "a", "an", "it", "this", "all", "no")
+        response = f"According to the text, {first.lower() if is_plain else first} {rest}"
+    elif name == COPIED:
+        response = verbatim_knowledge([row])[0][0]
+    elif name in (BEFORE, BEHIND):
+        about = set(unicode_words(response))  # an answer with its own original would contradict itself
+        known_sentences = [one for passage in passages for one in sentences(passage)]
+        copied = [one for one in known_sentences if len(about & set(unicode_words(one))) <= len(about) / 2]
+        random.Random(f"{seed}|{row.id}").shuffle(copied)  # the same for both
+        while copied and len(" ".join(copied[:-1])) >= MIN_COPIED:
+            copied.pop()
+        if not copied:
+            return None
+        response = " ".join([*copied, response] if name == BEFORE else [response, *copied])
+    elif name in (LONG, LATE):
         random.Random(f"{seed}|{row.id}").shuffle(fillers)  # the same for both
-        fillers = _take_words(fillers, long_words)
-    passages, response = CHANGERS[name](row, fillers, rng)
-    if name != AGAIN and (tuple(passages), response) == (passages_of(row), row.response):
+        kept: list[str] = []
+        while sum(len(one.split()) for one in kept) < long_words:
+            kept.append(fillers[len(kept) % len(fillers)])
+        passages = [*passages, *kept] if name == LONG else [*kept, *passages]
+    if name != AGAIN and (tuple(passages), response) == (known, row.response):
         return None
     meta = {**row.meta, PASSAGES: tuple(passages)}
     return replace(
         row, id=f"{name}/{row.id}", knowledge="\n\n".join(passages), response=response, spans=None, meta=meta
     )
-
-
-def _take_words(passages: Sequence[str], count: int) -> list[str]:
-    kept: list[str] = []
-    while sum(len(one.split()) for one in kept) < count:
-        kept.append(passages[len(kept) % len(passages)])
-    return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +130,12 @@ def choose_rows(cases: Sequence[Example], rows: Sequence[Example], count: int) -
     chosen = []
     for source, size in ((rows, min(len(rows), count // 2)), (cases, count - min(len(rows), count // 2))):
         by_label = [[row for row in source if row.label == label] for label in (FAITHFUL, HALLUCINATED)]
-        half = [_spread(of_label, (size + place) // 2) for place, of_label in enumerate(by_label)]
-        chosen += [row for pair in zip_longest(*half) for row in pair if row is not None]
+        for place, of_label in enumerate(by_label):
+            wanted = (size + place) // 2
+            if len(of_label) > wanted:
+                by_label[place] = [of_label[number * len(of_label) // wanted] for number in range(wanted)]
+        chosen += [row for pair in zip_longest(*by_label) for row in pair if row is not None]
     return chosen
-
-
-def _spread(rows: Sequence[Example], size: int) -> list[Example]:
-    return [rows[place * len(rows) // size] for place in range(size)] if len(rows) > size else list(rows)
 
 
 def compare_variants(
@@ -168,18 +148,20 @@ def compare_variants(
     pairs: dict[str, list[tuple[str, str]]] = {}
     variants = {
         name: [one for row in rows if (one := make_variant(row, name, others, long_words=long_words, seed=seed))]
-        for name in CHANGERS
+        for name in VARIANTS
     }
+    twice = f"{AGAIN}, 2"  # so that what differs by chance is not missed
+    variants[twice] = [replace(row, id=f"{twice}/{row.id}") for row in rows]
     if asker.target.takes_batches:
-        variants = {
-            ORDER: _rename(random.Random(seed).sample(list(rows), len(rows)), ORDER),
-            SINGLE: _rename(rows, SINGLE),
-        } | variants
-    sizes = {AGAIN: size, ORDER: size, SINGLE: 1}
+        ordered = {ORDER: random.Random(seed).sample(list(rows), len(rows)), SINGLE: rows}
+        renamed = {name: [replace(row, id=f"{name}/{row.id}") for row in made] for name, made in ordered.items()}
+        variants = renamed | variants
+    sizes = {AGAIN: size, twice: size, ORDER: size, SINGLE: 1}
     for name, made in variants.items():
         asked |= {row.id: row for row in made}
         answers |= asker.ask(made, name, batch_size=sizes.get(name))
         pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
+    pairs[AGAIN] += pairs[twice]
     pairs[LATE] = [(after.replace(LATE, LONG, 1), after) for _, after in pairs[LATE]]
     compared = {
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None
@@ -189,10 +171,6 @@ def compare_variants(
     rate = share(list(is_wrong.values()), [asked[id_].group for id_ in copies])
     done = Invariance(comparisons=compared, copies=rate, copied=tuple(id_ for id_ in copies if is_wrong[id_]))
     return done, asked, answers
-
-
-def _rename(rows: Sequence[Example], name: str) -> list[Example]:
-    return [replace(row, id=f"{name}/{row.id}") for row in rows]
 
 
 def _compare(

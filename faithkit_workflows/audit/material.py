@@ -50,7 +50,20 @@ def read_material(config: Mapping[str, Any]) -> Material:
     rows = _sample(list(_read_rows(config, left_out)), config["num_rows"], config["seed"], left_out)
     built_in = read_built_in()
     if config["documents"]:
-        documents, source = _usable(_read_files(config["documents"], left_out), left_out), config["documents"]
+        root = Path(config["documents"]).expanduser()
+        files = [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.suffix.lower() in SUFFIXES)
+        if not files:
+            hint = f"a folder with {' or '.join(SUFFIXES)} files"
+            raise UserError("documents: no texts are here", place=config["documents"], hint=hint)
+        read = []
+        for file in files:
+            try:
+                text = file.read_text(encoding="utf-8-sig")
+            except (UnicodeDecodeError, OSError):
+                left_out["document: not UTF-8 text, or not readable"] += 1
+                continue
+            read.append(Document.of(str(file.relative_to(root)) if file != root else file.name, text))
+        documents, source = _usable(read, left_out), config["documents"]
     elif rows:
         texts = dict.fromkeys("\n\n".join(row.meta[PASSAGES]) for row in rows)
         named = [Document.of(f"source {number}", text) for number, text in enumerate(texts, start=1)]
@@ -73,20 +86,6 @@ def read_built_in() -> list[Document]:
     return [Document.of(title, "\n".join(lines)) for title, lines in sections]
 
 
-def _read_files(path: str, left_out: Counter[str]) -> Iterator[Document]:
-    root = Path(path).expanduser()
-    files = [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.suffix.lower() in SUFFIXES)
-    if not files:
-        raise UserError("documents: no texts are here", place=path, hint=f"a folder with {' or '.join(SUFFIXES)} files")
-    for file in files:
-        try:
-            text = file.read_text(encoding="utf-8-sig")
-        except (UnicodeDecodeError, OSError):
-            left_out["document: not UTF-8 text, or not readable"] += 1
-            continue
-        yield Document.of(str(file.relative_to(root)) if file != root else file.name, text)
-
-
 def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Document]:
     kept = []
     for document in documents:
@@ -103,8 +102,21 @@ def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Docum
 
 
 def _read_rows(config: Mapping[str, Any], left_out: Counter[str]) -> Iterator[Example]:
+    """Reads the rows of a table and of a benchmark."""
     if config["rows"]:
-        yield from _read_table(config["rows"], left_out)
+        from faithkit_workflows.tables.user_table import SPANS, open_user_table
+
+        table = open_user_table(config["rows"], COLUMNS, join=SEPARATOR.join, on_bad_row="skip", without=[SPANS])
+        if count := sum(table.report.counts[key] for key in table.report.counts if key.startswith("rejected")):
+            left_out["row: cannot be read"] += count
+        label = table.found.label if table.found else None
+        for values, row in table:
+            if row is None:
+                continue
+            if row.label is None:
+                given = str(field_of(values, label) or "").strip() if label else ""
+                left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
+            yield replace(with_passages(row), id=f"row/{row.id}")
     if block := config.get("benchmark"):
         from data_modules.build import read_benchmark
 
@@ -117,23 +129,6 @@ def _read_rows(config: Mapping[str, Any], left_out: Counter[str]) -> Iterator[Ex
                 left_out["row: no knowledge or no response"] += 1
                 continue
             yield replace(with_passages(example), id=f"row/{example.id}")
-
-
-def _read_table(path: str, left_out: Counter[str]) -> Iterator[Example]:
-    from faithkit_workflows.tables.user_table import SPANS, open_user_table
-
-    table = open_user_table(path, COLUMNS, join=SEPARATOR.join, on_bad_row="skip", without=[SPANS])
-    if count := sum(table.report.counts[key] for key in table.report.counts if key.startswith("rejected")):
-        left_out["row: cannot be read"] += count
-    label = table.found.label if table.found else None
-    for values, example in table:
-        if example is None:
-            continue
-        if example.label is None:
-            given = str(field_of(values, label) or "").strip() if label else ""
-            left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
-        example = with_passages(example)
-        yield replace(example, id=f"row/{example.id}")
 
 
 def with_passages(example: Example) -> Example:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
-from faithkit.baselines.word_overlap import length_score, unsupported_share
+from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.calibration.thresholds import ReliabilityBin, reliability
 from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
@@ -25,6 +26,7 @@ from faithkit.statistics.bootstrap import (
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
+from faithkit_workflows.audit.target import passages_of
 
 MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
@@ -46,6 +48,7 @@ class Detection:
         auroc: Of the probability, changed against unchanged.
         marked: The share of copies called hallucinated with a mark on the change; None if nothing is ever marked.
         precision: The share of marked characters in these copies that are changed.
+        early, late: The share of originals from the first, and from the last passage that are called hallucinated.
         missed, alarms: Ids.
     """
 
@@ -56,6 +59,8 @@ class Detection:
     auroc: Metric | None
     marked: Metric | None
     precision: float | None
+    early: Metric | None
+    late: Metric | None
     missed: tuple[str, ...]
     alarms: tuple[str, ...]
 
@@ -64,12 +69,17 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
     """Measures verdicts on documents' sentences and their changed copies."""
     originals = [case for case in cases if case.meta[TYPE] == UNCHANGED and case.id in answers]
     copies = [case for case in cases if case.id in answers and str(case.meta.get(ORIGINAL)) in answers]
+    first_and_last = [(case, passages_of(case)) for case in originals if len(passages_of(case)) > 1]
+    early, late = ([case for case, each in first_and_last if case.response in each[place]] for place in (0, -1))
     called = {id_: answer.label == HALLUCINATED for id_, answer in answers.items()}
     found, unmoved = {}, {}
     for name in TYPES:
         of_type = [case for case in copies if case.meta[TYPE] == name]
         groups = [case.group for case in of_type]
-        same = [_is_same(answers[case.id], answers[case.meta[ORIGINAL]]) for case in of_type]
+        same = []
+        for case in of_type:
+            one, other = answers[case.id], answers[case.meta[ORIGINAL]]
+            same.append(one.label == other.label and abs((one.score or 0.0) - (other.score or 0.0)) < SAME)
         if (rate := share([called[case.id] for case in of_type], groups)) is not None:
             found[name] = rate
         if (rate := share(same, groups)) is not None:
@@ -78,14 +88,21 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
     marks = [(case, merge_spans(answers[case.id].spans), merge_spans(case.spans or ())) for case in hits]
     on_change = [count_shared(marked, changed) for _, marked, changed in marks]
     total = sum(end - start for _, marked, _ in marks for start, end in marked)
+    scored = [case for case in (*originals, *copies) if answers[case.id].score is not None]
+    auroc = None
+    if len({case.label for case in scored}) > 1:
+        outcomes = join_outcomes(scored, {case.id: answers[case.id] for case in scored})
+        auroc = classification_metrics(outcomes).metrics.get("auroc")
     return Detection(
         score=share([_is_found(case, answers) for case in copies], [case.group for case in copies]),
         false_alarms=share([called[case.id] for case in originals], [case.group for case in originals]),
         found=found,
         unmoved=unmoved,
-        auroc=_auroc([*originals, *copies], answers),
+        auroc=auroc,
         marked=share([number > 0 for number in on_change], [case.group for case in hits]) if total else None,
         precision=sum(on_change) / total if total else None,
+        early=share([called[case.id] for case in early], [case.group for case in early]),
+        late=share([called[case.id] for case in late], [case.group for case in late]),
         missed=tuple(case.id for case in copies if not called[case.id]),
         alarms=tuple(case.id for case in originals if called[case.id]),
     )
@@ -116,20 +133,6 @@ def _is_found(copy: Example, answers: Answers) -> bool:
     return called[0] and not called[1]
 
 
-def _is_same(one: Prediction, other: Prediction) -> bool:
-    scores = [0.0 if each.score is None else each.score for each in (one, other)]
-    return one.label == other.label and abs(scores[0] - scores[1]) < SAME
-
-
-def _auroc(rows: Sequence[Example], answers: Answers) -> Metric | None:
-    scored = [row for row in rows if answers[row.id].score is not None]
-    labels = {row.label for row in scored}
-    if len(labels) < 2:
-        return None
-    outcomes = join_outcomes(scored, {row.id: answers[row.id] for row in scored})
-    return classification_metrics(outcomes).metrics.get("auroc")
-
-
 def explain_labels(rows: Sequence[Example], answers: Answers) -> dict[str, float]:
     """Measures how well length and word overlap alone predict the detector's labels: AUROC, either way round.
 
@@ -140,15 +143,15 @@ def explain_labels(rows: Sequence[Example], answers: Answers) -> dict[str, float
     if min(called.sum(), (~called).sum()) < MIN_OF_CLASS:
         return {}
     groups = Groups.of(row.id for row in answered)
-    values = {
-        "length": [length_score(row.response) for row in answered],
-        "overlap": [unsupported_share(row.knowledge, row.response) for row in answered],
+    values: dict[str, Sequence[list[Any]]] = {
+        "length": ([len(row.response) for row in answered], [len(row.response.split()) for row in answered]),
+        "overlap": ([unsupported_share(row.knowledge, row.response) for row in answered],),
     }
     found = {
-        name: float(Ranking(numbers, called, groups)(np.ones((1, groups.count)))["auroc"][0])
+        name: [float(Ranking(one, called, groups)(np.ones((1, groups.count)))["auroc"][0]) for one in numbers]
         for name, numbers in values.items()
     }
-    return {name: max(value, 1 - value) for name, value in found.items()}
+    return {name: max(max(value, 1 - value) for value in each) for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

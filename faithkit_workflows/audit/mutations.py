@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,6 @@ class Pool:
 
     names: list[str]
     sentences: list[str]
-
-    @classmethod
-    def of(cls, documents: Sequence[Document]) -> "Pool":
-        """Collects them from documents."""
-        texts = [passage for document in documents for passage in document.passages]
-        names = sorted({one.group() for text in texts for one in _find_names(text)})
-        return cls(names, [sentence for document in documents for sentence in list_sentences(document)])
 
 
 def is_english(text: str) -> bool:
@@ -167,17 +161,15 @@ def negate(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[
     return [(found.end(), found.end(), " not")]
 
 
-def _replace_pair(pairs: Sequence[tuple[str, ...]], text: str, rng: random.Random) -> Sequence[Change]:
+def _replace_pair(
+    pairs: Sequence[tuple[str, ...]], text: str, context: str, pool: Pool, rng: random.Random
+) -> Sequence[Change]:
     fitting = [(found, new) for old, new in pairs if (found := re.search(rf"\b{old}\b", text, re.IGNORECASE))]
     if not fitting:
         return []
     longest = max(len(found.group().split()) for found, _ in fitting)  # `more than` before `more`
     found, new = rng.choice([one for one in fitting if len(one[0].group().split()) == longest])
     return [(*found.span(), new[:1].upper() + new[1:] if found.group()[0].isupper() else new)]
-
-
-def change_quantifiers(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
-    return _replace_pair(QUANTIFIERS, text, rng)
 
 
 def change_relations(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
@@ -189,7 +181,7 @@ def change_relations(text: str, context: str, pool: Pool, rng: random.Random) ->
     if pairs and rng.random() < 0.5:
         first, second = rng.choice(pairs)
         return [(*first.span(), second.group()), (*second.span(), first.group())]
-    return _replace_pair(RELATIONS, text, rng)
+    return _replace_pair(RELATIONS, text, context, pool, rng)
 
 
 def add_claim(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
@@ -210,7 +202,7 @@ CHANGERS: dict[str, Changer] = {
     UNIT: change_units,
     NAMED: change_names,
     NEGATION: negate,
-    QUANTIFIER: change_quantifiers,
+    QUANTIFIER: partial(_replace_pair, QUANTIFIERS),
     RELATION: change_relations,
     ADDED: add_claim,
 }
@@ -226,15 +218,14 @@ def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, tuple[Span
         length += len(new)
         place = end
     changed = "".join([*pieces, text[place:]])
-    marked = [(start, end) if new else _words_around(changed, start) for start, end, new in spans]
-    trimmed = ((start + len(changed[start:end]) - len(changed[start:end].lstrip(" ,")), end) for start, end in marked)
-    return changed, tuple(Span(start=start, end=end, label=UNTYPED) for start, end in trimmed)
-
-
-def _words_around(text: str, place: int) -> tuple[int, int]:
-    begin = max(text.rfind(" ", 0, place) + 1, 0)
-    after = re.compile(r"\s*[\w'’-]+").match(text, place)
-    return begin, after.end() if after else place
+    marked = []
+    for start, end, new in spans:
+        if not new:
+            after = re.compile(r"\s*[\w'’-]+").match(changed, start)
+            start, end = changed.rfind(" ", 0, start) + 1, after.end() if after else start
+        start += len(changed[start:end]) - len(changed[start:end].lstrip(" ,"))
+        marked.append(Span(start=start, end=end, label=UNTYPED))
+    return changed, tuple(marked)
 
 
 def make_cases(
@@ -250,7 +241,9 @@ def make_cases(
     queues = [list(_bases(document, rng)) for document in documents]
     for queue in queues:
         rng.shuffle(queue)
-    pool = Pool.of([*documents, *others])
+    every = [*documents, *others]
+    names = {one.group() for document in every for text in document.passages for one in _find_names(text)}
+    pool = Pool(sorted(names), [sentence for document in every for sentence in list_sentences(document)])
     cases: list[Example] = []
     for base in (one for each in zip_longest(*queues) for one in each if one is not None):
         wanted = [name for name in TYPES if counts[name] < num_cases]

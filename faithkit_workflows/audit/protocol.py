@@ -20,8 +20,14 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.asking import NOT_ASKED, Asker
 from faithkit_workflows.audit.invariances import (
     AGAIN,
+    BEFORE,
+    BEHIND,
     DESCRIPTIONS,
+    LATE,
+    LONG,
     ORDER,
+    REPEATED,
+    SHUFFLED,
     SINGLE,
     Invariance,
     choose_rows,
@@ -39,7 +45,7 @@ from faithkit_workflows.audit.measures import (
 from faithkit_workflows.audit.mutations import make_cases
 from faithkit_workflows.audit.target import Target
 
-VERSION = 1  # raised when the same detector can get another verdict
+VERSION = 2  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
 SMALLEST = 1e-9  # share of words that are not in the context: a single one is enough
 AGAINST_OVERLAP = {
@@ -51,8 +57,10 @@ SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as fa
 
 CONSTANT, LENGTH, OVERLAP, BLIND = "one verdict for all", "answer length", "word overlap", "blind to changes"
 UNSTABLE, BATCH, COPIES = "unstable", "batch", "copies"
+END_OF_CONTEXT, END_OF_ANSWER, DILUTED = "end of the context", "end of the answer", "dilution"
 ALARMS, MARKS, CALIBRATION, THRESHOLD = "false alarms", "marks", "calibration", "threshold"
 BASELINE, FAILURES = "simple baseline", "no verdict"
+BY_PLACE = (SHUFFLED, REPEATED, LONG, LATE, BEFORE, BEHIND)  # these change where the context supports the answer
 BLIND_TO = "blind to changes of type '{}'"  # variants give their names to the other faults
 NEARLY_ALL = 0.98  # of the answers have one label
 EXPLAINED = 0.95  # AUROC of length or overlap for the detector's labels
@@ -100,36 +108,41 @@ class Figures:
 
 def find_faults(figures: Figures) -> list[Fault]:
     """Names the faults, those first that explain the others."""
-    found = list(_shortcuts(figures))
+    found, called = list[Fault](), figures.called
+    is_constant = called is not None and not 1 - NEARLY_ALL < called.value < NEARLY_ALL
+    if called is not None and is_constant:
+        label = "hallucinated" if called.value > 0.5 else "faithful"
+        size = max(called.value, 1 - called.value)
+        found.append(Fault(CONSTANT, f"It calls {100 * size:.1f}% of the answers {label}, whatever they say."))
+    for key, name in (("length", LENGTH), ("overlap", OVERLAP)):
+        if (value := figures.explained.get(key, 0.0)) >= EXPLAINED:
+            what = "The length of the answer" if key == "length" else "The share of words that the context lacks"
+            found.append(Fault(name, f"{what} alone predicts its labels with an AUROC of {100 * value:.1f}."))
+    early, late = figures.detection.early, figures.detection.late
+    is_late = bool(early and late and (late.low or 0) > (early.high or 1) and (late.low or 0) > MAX_ALARMS)
+    if early and late and is_late and not found:
+        shares = f"{format_percent(late)}% in the last passage, {format_percent(early)}% in the first"
+        found.append(Fault(END_OF_CONTEXT, f"It calls unchanged sentences hallucinated by their place: {shares}."))
     if not found:
         found += _blindness(figures.detection)
-    is_constant = any(fault.name == CONSTANT for fault in found)
-    found += _dependences(figures.invariance)
-    if not is_constant:
-        found += _wrong_alarms(figures)
+    found += [
+        one
+        for one in _dependences(figures.invariance, is_late=is_late)
+        if one.name not in {each.name for each in found}
+    ]
+    detection, copies = figures.detection, figures.invariance.copies
+    if copies is not None and (copies.low or 0) > MAX_COPIES and not is_constant | is_late:
+        shown = f"{format_percent(copies)}% of sentences copied from their source"
+        found.append(Fault(COPIES, f"It calls {shown} hallucinated."))
+    if (alarms := detection.false_alarms) is not None and (alarms.low or 0) > MAX_ALARMS and not is_constant | is_late:
+        found.append(Fault(ALARMS, f"It calls {format_percent(alarms)}% of unchanged sentences hallucinated."))
+    if (marked := detection.marked) is not None and (marked.high or 1) < MIN_MARKED and not is_constant:
+        found.append(Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(marked)}%."))
     found += _on_labels(figures)
     if figures.num_failed > MAX_FAILED * figures.num_asked:
         counts = f"{figures.num_failed:,} of {figures.num_asked:,} rows have no verdict"
         found.append(Fault(FAILURES, f"{counts}, most often: {figures.reason}."))
     return found
-
-
-def find_weaknesses(detection: Detection) -> dict[str, Metric]:
-    """Finds the types of change of which surely less than half are called hallucinated, the weakest first."""
-    weak = {name: rate for name, rate in detection.found.items() if rate.high is not None and rate.high < MAX_RECALL}
-    return dict(sorted(weak.items(), key=lambda item: item[1].value))
-
-
-def _shortcuts(figures: Figures) -> Iterator[Fault]:
-    called = figures.called
-    if called is not None and not 1 - NEARLY_ALL < called.value < NEARLY_ALL:
-        label = "hallucinated" if called.value > 0.5 else "faithful"
-        size = max(called.value, 1 - called.value)
-        yield Fault(CONSTANT, f"It calls {100 * size:.1f}% of the answers {label}, whatever they say.")
-    for key, name in (("length", LENGTH), ("overlap", OVERLAP)):
-        if (value := figures.explained.get(key, 0.0)) >= EXPLAINED:
-            what = "The length of the answer" if key == "length" else "The share of words that the context lacks"
-            yield Fault(name, f"{what} alone predicts its labels with an AUROC of {100 * value:.1f}.")
 
 
 def _blindness(detection: Detection) -> Iterator[Fault]:
@@ -145,32 +158,39 @@ def _blindness(detection: Detection) -> Iterator[Fault]:
             yield Fault(BLIND_TO.format(name), figure)
 
 
-def _dependences(invariance: Invariance) -> Iterator[Fault]:
+def _dependences(invariance: Invariance, *, is_late: bool) -> Iterator[Fault]:
     compared = invariance.comparisons
-    again, by_chance = (compared[AGAIN].moved, compared[AGAIN].changed.value) if AGAIN in compared else (0.0, 0.0)
+    again = compared[AGAIN].moved if AGAIN in compared else 0.0
+    by_chance = 0.0  # what changes by chance must not be blamed on a variant
     if again >= MIN_MOVED:
+        by_chance = compared[AGAIN].changed.high or 1
         yield Fault(UNSTABLE, f"{100 * again:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[AGAIN]}.")
-    batch = (
-        max((compared[name].moved, name) for name in (ORDER, SINGLE))
-        if ORDER in compared and SINGLE in compared
-        else None
-    )
-    if batch and batch[0] >= MIN_MOVED and batch[0] > 2 * again:
-        yield Fault(BATCH, f"{100 * batch[0]:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[batch[1]]}.")
-    for name, one in compared.items():
-        is_clear = one.changed.value >= MAX_CHANGED and (one.changed.low or 0) > MAX_CHANGED_LOW
-        if is_clear and name not in (AGAIN, ORDER, SINGLE) and one.changed.value > 2 * by_chance:
-            yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
-
-
-def _wrong_alarms(figures: Figures) -> Iterator[Fault]:
-    detection, copies = figures.detection, figures.invariance.copies
-    if copies is not None and (copies.low or 0) > MAX_COPIES:
-        yield Fault(COPIES, f"It calls {format_percent(copies)}% of sentences copied from their source hallucinated.")
-    if detection.false_alarms is not None and (detection.false_alarms.low or 0) > MAX_ALARMS:
-        yield Fault(ALARMS, f"It calls {format_percent(detection.false_alarms)}% of unchanged sentences hallucinated.")
-    if detection.marked is not None and (detection.marked.high or 1) < MIN_MARKED:
-        yield Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(detection.marked)}%.")
+    if ORDER in compared and SINGLE in compared:
+        moved, name = max((compared[name].moved, name) for name in (ORDER, SINGLE))
+        if moved >= MIN_MOVED and moved > max(2 * again, by_chance):
+            yield Fault(BATCH, f"{100 * moved:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[name]}.")
+    clear = {
+        name: one
+        for name, one in compared.items()
+        if name not in (AGAIN, ORDER, SINGLE, *(BY_PLACE if is_late else ()))
+        and one.changed.value >= MAX_CHANGED
+        and (one.changed.low or 0) > max(MAX_CHANGED_LOW, by_chance)
+    }
+    longer = [clear[name] for name in (BEFORE, BEHIND) if name in clear]
+    is_alarmed = [2 * one.to_hallucinated > len(one.examples) for one in longer]
+    if is_alarmed == [True, True]:
+        del clear[BEFORE], clear[BEHIND]
+        figure = " and ".join(format_percent(one.changed) for one in longer)
+        yield Fault(LENGTH, f"It calls longer answers hallucinated: {figure}% of labels change by a copied sentence.")
+    elif is_alarmed == [False, False]:
+        del clear[BEFORE], clear[BEHIND]
+        figure = " and ".join(format_percent(one.changed) for one in longer)
+        yield Fault(DILUTED, f"It misses errors beside a sentence that is copied: {figure}% of labels change.")
+    elif BEFORE in clear and is_alarmed == [False]:
+        figure = f"{format_percent(clear.pop(BEFORE).changed)}% of labels change {DESCRIPTIONS[BEFORE]}"
+        yield Fault(END_OF_ANSWER, f"It does not read the end of answers: {figure}.")
+    for name, one in clear.items():
+        yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
 
 
 def _on_labels(figures: Figures) -> Iterator[Fault]:
@@ -275,9 +295,11 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
     by_overlap = overlap_predictions([row for row in cases if row.id in answers], SMALLEST)
     called = [row for row in plain if row.id in answers]
     problems, reasons = asker.problems, asker.problems.most_common()
+    detection = measure_detection(cases, answers)
+    weak = [item for item in detection.found.items() if item[1].high is not None and item[1].high < MAX_RECALL]
     figures = Figures(
         called=share([answers[row.id].label == HALLUCINATED for row in called], [row.group for row in called]),
-        detection=measure_detection(cases, answers),
+        detection=detection,
         overlap=measure_detection(cases, by_overlap),
         against_overlap=compare_detection(cases, answers, by_overlap, name=target.name),
         invariance=invariance,
@@ -293,7 +315,7 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
         material=material,
         figures=figures,
         faults=find_faults(figures),
-        weak_on=find_weaknesses(figures.detection),
+        weak_on=dict(sorted(weak, key=lambda item: item[1].value)),
         problems=problems,
         row_seconds=median(asker.seconds) if asker.seconds else None,
         seconds=time.monotonic() - began,

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urldefrag
 
 from data_modules.datasets.pair_labels import WORDS
@@ -45,22 +45,6 @@ MAX_REPLY_BYTES = 2**24
 HINT = "name a checkpoint, default, module:function, or http://HOST:PORT"
 
 
-class Target(Protocol):
-    """What is audited."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def takes_batches(self) -> bool:
-        """Reports whether rows are judged together; a server gets a request for each."""
-        ...
-
-    def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
-        """Judges rows; of a row that cannot be judged it returns the reason."""
-        ...
-
-
 def passages_of(example: Example) -> tuple[str, ...]:
     """Returns the passages that make up the knowledge."""
     found: tuple[str, ...] = example.meta[PASSAGES]
@@ -74,7 +58,11 @@ def question_of(example: Example) -> str:
 
 @dataclass(frozen=True)
 class DetectorTarget:
-    """A detector of faithkit."""
+    """A detector of faithkit.
+
+    Args:
+        takes_batches: Rows are judged together; a server gets a request for each.
+    """
 
     name: str
     detector: Any
@@ -82,6 +70,7 @@ class DetectorTarget:
     takes_batches: bool = True
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
+        """Judges rows; of a row that cannot be judged it returns the reason."""
         joined = [replace(row, knowledge=self.join(passages_of(row))) for row in rows]
         found = list(self.detector.predict_examples(joined))
         if [one.id for one in found] != [row.id for row in rows]:
@@ -105,7 +94,16 @@ class FunctionTarget:
     takes_batches: bool = True
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
-        values = self.function([_as_dict(row) for row in rows])
+        asked = [
+            {
+                "context": "\n\n".join(passages_of(row)),
+                "passages": list(passages_of(row)),
+                "question": question_of(row),
+                "answer": row.response,
+            }
+            for row in rows
+        ]
+        values = self.function(asked)
         try:
             listed = None if isinstance(values, str | bytes | Mapping) else list(values)
         except TypeError:
@@ -115,16 +113,6 @@ class FunctionTarget:
         if len(listed) != len(rows):
             return ["wrong length of the returned list"] * len(rows)
         return [read_verdict(value, row, self.threshold) for value, row in zip(listed, rows, strict=True)]
-
-
-def _as_dict(row: Example) -> dict[str, Any]:
-    passages = list(passages_of(row))
-    return {
-        "context": "\n\n".join(passages),
-        "passages": passages,
-        "question": question_of(row),
-        "answer": row.response,
-    }
 
 
 def read_verdict(value: Any, row: Example, threshold: float) -> Prediction | str:
@@ -206,6 +194,9 @@ class SpanServer:
             return "spans without a hallucination_score from 0 to 1"
 
 
+Target = DetectorTarget | FunctionTarget | SpanServer  # what is audited
+
+
 def _request(url: str, seconds: float, body: Mapping[str, Any] | None = None, key: str = "") -> bytes:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -221,7 +212,7 @@ def _open_server(config: Mapping[str, Any]) -> Target:
     """Finds out which protocol a server speaks.
 
     Raises:
-        UserError: No server answers, or it speaks neither.
+        UserError: No server answers, it speaks neither, or it has several models and none is named.
     """
     seconds = config["row_seconds"]
     address, model = urldefrag(config["target"])
@@ -240,7 +231,16 @@ def _open_server(config: Mapping[str, Any]) -> Target:
             reasons.append(error)
             continue
         if models := read_models(content)[0]:
-            return _open_chat(base, models, {**config, "server_model": model or config["server_model"]})
+            from faithkit.inference.openai_engine import OpenAiEngine
+            from judge.judge import Judge
+
+            chosen = model or config["server_model"]
+            if chosen is None and len(models) > 1:
+                problem = f"the server has several models: {', '.join(models[:5])}"
+                raise UserError(problem, place=base, hint=f"server_model={models[0]}, or {base}#{models[0]}")
+            chosen, variable = chosen or models[0], config["api_key_variable"]
+            options = ServerOptions(base_url=base, api_key_variable=variable, max_retries=1, timeout_seconds=seconds)
+            return DetectorTarget(f"{chosen} at {base}", Judge(OpenAiEngine(chosen, options)), takes_batches=False)
     spans = f"{url.removesuffix('/v1')}{SPANS_PATH}"
     try:
         _request(spans, seconds, {"contexts": ["A cat."], "question": "", "answer": "A cat."})
@@ -251,25 +251,6 @@ def _open_server(config: Mapping[str, Any]) -> Target:
         problem = f"the server speaks neither protocol: {MODELS_PATH} and {SPANS_PATH} gave {reasons[-1]}"
         raise UserError(problem, place=url, hint="name the address that its clients use, such as http://HOST:8000/v1")
     raise UserError(f"no server answers: {reasons[-1]}", place=url, hint="start it, or correct host and port")
-
-
-def _open_chat(url: str, models: Sequence[str], config: Mapping[str, Any]) -> Target:
-    from faithkit.inference.openai_engine import OpenAiEngine
-    from judge.judge import Judge
-
-    model = config["server_model"] or models[0]
-    if config["server_model"] is None and len(models) > 1:
-        listed = ", ".join(models[:5])
-        raise UserError(
-            f"the server has several models: {listed}",
-            place=url,
-            hint=f"server_model={models[0]}, or {url}#{models[0]}",
-        )
-    seconds = config["row_seconds"]
-    options = ServerOptions(
-        base_url=url, api_key_variable=config["api_key_variable"], max_retries=1, timeout_seconds=seconds
-    )
-    return DetectorTarget(f"{model} at {url}", Judge(OpenAiEngine(model, options)), takes_batches=False)
 
 
 def open_target(config: Mapping[str, Any]) -> Target:

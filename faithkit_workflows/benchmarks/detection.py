@@ -39,7 +39,7 @@ from faithkit.reports.write_reports import (
 )
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.answering.retrieval import with_knowledge
+from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import (
     DetectorAnswerer,
     predict_and_write,
@@ -51,6 +51,7 @@ from faithkit_workflows.benchmarks.rationale_scores import score_rationales
 from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.detectors.cascade import (
+    GIVEN,
     NOTHING,
     Band,
     Cascade,
@@ -73,7 +74,6 @@ BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget t
 MAIN_METRIC = "macro_f1"
 CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
 RESULT_NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
-DETECTOR_FILE = "detector.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,6 @@ class BandResult:
     predictions: Mapping[str, Prediction]
     num_asked: int
 
-    @property
-    def name(self) -> str:
-        """The name of its row in the table."""
-        return RESULT_NAMES.get(self.key, f"{self.key}%")
-
 
 def run_cascade(
     run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark
@@ -103,6 +98,7 @@ def run_cascade(
     Returns the cascade, as recorded predictions, and the rows of the table: the cheap detector alone first, the cascade
     last.
     """
+    options = cascade_options(config)
     cheap = load_checkpoint(config)
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
 
@@ -112,7 +108,20 @@ def run_cascade(
 
     fitting_rows, source = read_fitting_rows(config, benchmark)
     on_fitting_rows = judge("fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
-    bands = choose_bands(config, fitting_rows, on_fitting_rows)
+    if options.band is not None:
+        chosen = Band(low=options.band[0], high=options.band[1])
+    elif options.budget is not None:
+        chosen = choose_band_by_budget(on_fitting_rows, options.budget)
+    elif options.precision is not None:
+        chosen = choose_band_by_precision(fitting_rows, on_fitting_rows, options.precision)
+    else:
+        raise UserError("a cascade needs a budget, a precision or a band", hint="cascade.budget=0.2")
+    largest = options.max_budget or options.budget or 0.0
+    bands = {CHEAP_ALONE: NOTHING}
+    if fitting_rows:
+        budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
+        bands |= {f"{100 * budget:.0f}": choose_band_by_budget(on_fitting_rows, budget) for budget in budgets}
+    bands |= {CHOSEN: chosen}
     cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
     in_widest_band = [
         example
@@ -133,31 +142,10 @@ def run_cascade(
     band = results[-1].band
     if not band.is_empty:
         blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
-        write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
+        write_config(run.path / "detector.yaml", blocks | {"cascade": {"band": [band.low, band.high]}})
     log.info("the band is %.4g to %.4g, %s%s", band.low, band.high, band.chosen, f": {source}" if source else "")
     recorded = RecordedPredictions(results[-1].predictions)
     return LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results
-
-
-def choose_bands(
-    config: Mapping[str, Any], fitting_rows: Sequence[Example], predictions: Sequence[Prediction]
-) -> dict[str, Band]:
-    """Chooses the bands of the table on the fitting rows: an empty one, those of other budgets, and the cascade's."""
-    options = cascade_options(config)
-    if options.band is not None:
-        chosen = Band(low=options.band[0], high=options.band[1])
-    elif options.budget is not None:
-        chosen = choose_band_by_budget(predictions, options.budget)
-    elif options.precision is not None:
-        chosen = choose_band_by_precision(fitting_rows, predictions, options.precision)
-    else:
-        raise UserError("a cascade needs a budget, a precision or a band", hint="cascade.budget=0.2")
-    largest = options.max_budget or options.budget or 0.0
-    bands = {CHEAP_ALONE: NOTHING}
-    if fitting_rows:
-        budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
-        bands |= {f"{100 * budget:.0f}": choose_band_by_budget(predictions, budget) for budget in budgets}
-    return bands | {CHOSEN: chosen}
 
 
 def add_cascade_costs(
@@ -179,11 +167,11 @@ def add_cascade_costs(
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells |= difference_cells(difference)
-        rows.append((result.name, cells))
+        rows.append((RESULT_NAMES.get(result.key, f"{result.key}%"), cells))
     band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
-    if band.is_chosen:
+    if band.chosen != GIVEN:
         lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; p values are not corrected")
     title = f"{title}: rows sent to the judge, and the gain, percent"
     columns = {"asked": "rows judged", MAIN_METRIC: "macro-F1", "difference": "cascade - checkpoint", "p": "p"}
@@ -215,21 +203,36 @@ class _Predicted:
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the examples, predicts them, and writes metrics and reports."""
-    config = with_written_verdicts(config)
-    block = config["benchmark"]
+    block, judge, checkpoint = config["benchmark"], config.get("judge") or {}, config["checkpoint"]
+    # The reports of a dataset's own protocol parse written verdicts, as the original scripts do. In HaluEval's the
+    # dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn with a seed
+    # (the original script has none).
+    if (is_official_halueval(block) or block.get("official")) and judge.get("ask") == VERDICT:
+        config = {**config, "judge": {**judge, "written": True}}
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = with_knowledge(config, read_benchmark(_block_to_read(config)))
-    if block["name"] == "analysis":
-        _describe_corpus(run, config, benchmark)
+    numbered: dict[str, Any] = {}
+    if block["name"] == Pairs.name and checkpoint and given is None and kind_of(checkpoint).numbers_passages:
+        numbered = {"options": {**block["options"], "numbered": True}}  # as the detector was trained
+    benchmark = read_benchmark({**block, **numbered})
+    if retrieved := retrieve(config, benchmark.examples):
+        summary = {**benchmark.summary, "retrieval": retrieved[1]}
+        benchmark = replace(benchmark, examples=retrieved[0], summary=summary)
+    if block["name"] == "analysis":  # the statistics of the corpus; nothing is predicted
+        options = ReportOptions.of(config)
+        # The paper's figures describe the answers of its models: no other data are comparable.
+        has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
+        report_corpus(
+            CorpusRows(overlap=False).add_all(benchmark.examples),
+            run.path,
+            full=False,
+            title=display_name(block["dataset"], block["path"]),
+            plots=block["plots"],
+            dataset=block["dataset"] or "" if has_figures else "",
+            page=Path(options.page).expanduser() if options.page else None,
+            verbose=options.verbose,
+        )
         return EvaluationResult({})
-    if given is None:
-        predicted = _predict(run, config, benchmark)
-    else:
-        align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
-        path, checkpoint = config["predictions"], config["checkpoint"]
-        predicted = _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
-        path = run.predictions / f"{benchmark.name}.jsonl"
-        write_given(path, benchmark.examples, given, texts=config["save_texts"])
+    predicted = _predict(run, config, benchmark, given)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "suppression":
         metrics = report_suppression(
@@ -257,35 +260,17 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
 
 
-def _block_to_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the block `benchmark`, with numbered passages for a detector that was trained on these."""
-    block, checkpoint = config["benchmark"], config["checkpoint"]
-    if block["name"] != Pairs.name or not checkpoint or config["predictions"]:
-        return block
-    if not kind_of(checkpoint).numbers_passages:
-        return block
-    return {**block, "options": {**block["options"], "numbered": True}}
-
-
-def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
-    """Writes the statistics of a corpus; nothing is predicted."""
-    block, options = config["benchmark"], ReportOptions.of(config)
-    # The paper's figures describe the answers of its models: no other data are comparable.
-    has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
-    report_corpus(
-        CorpusRows(overlap=False).add_all(benchmark.examples),
-        run.path,
-        full=False,
-        title=display_name(block["dataset"], block["path"]),
-        plots=block["plots"],
-        dataset=block["dataset"] or "" if has_figures else "",
-        page=Path(options.page).expanduser() if options.page else None,
-        verbose=options.verbose,
-    )
-
-
-def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
-    """Predicts with the detector, or the cascade, of the configuration."""
+def _predict(
+    run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark, given: Mapping[str, Prediction] | None
+) -> _Predicted:
+    """Predicts with the detector, or the cascade, of the configuration; or takes the given predictions."""
+    if given is not None:
+        align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
+        path, checkpoint = config["predictions"], config["checkpoint"]
+        origin = read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint)
+        path = run.predictions / f"{benchmark.name}.jsonl"
+        write_given(path, benchmark.examples, given, texts=config["save_texts"])
+        return _Predicted(given, origin)
     bands = None
     if cascade_options(config).is_on:
         loaded, bands = run_cascade(run, config, benchmark)
@@ -330,15 +315,3 @@ def _add_reports(
 def is_official_halueval(block: Mapping[str, Any]) -> bool:
     """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
     return HALUEVAL in (block["name"], block.get("dataset")) and block["options"].get("official") is True
-
-
-def with_written_verdicts(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lets a judge write its verdict, where a dataset's own protocol is asked for and the verdict would be weighed.
-
-    In HaluEval's the dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn
-    with a seed (the original script has none). The reports parse the verdicts as the original scripts do.
-    """
-    judge, block = config.get("judge") or {}, config["benchmark"]
-    if not (is_official_halueval(block) or block.get("official")) or judge.get("ask") != VERDICT:
-        return config
-    return {**config, "judge": {**judge, "written": True}}

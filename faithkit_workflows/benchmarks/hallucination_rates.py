@@ -36,7 +36,7 @@ from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
-from faithkit_workflows.detectors.loading import LoadedDetector, log_usage
+from faithkit_workflows.detectors.loading import log_usage
 from judge.prompt import OPTIONAL_FIELDS
 from judge.questions import messages_about
 
@@ -57,14 +57,14 @@ class Dialogues:
         """Takes the first of the examples that answer a turn, for the first `limit` dialogues."""
         first: dict[tuple[str, int], Example] = {}
         for example in examples:
-            first.setdefault((example.group, turn_number(example)), example)
+            first.setdefault((example.group, len(example.history)), example)
         kept = list(dict.fromkeys(example.group for example in examples))[:limit]
         by_group: dict[str, list[Example]] = {group: [] for group in kept}
         for (group, _), example in sorted(first.items(), key=lambda item: item[0][1]):
             if group in by_group:
                 by_group[group].append(example)
         turns = tuple(example for group in kept for example in by_group[group])
-        known = {(turn.group, turn_number(turn)) for turn in turns}
+        known = {(turn.group, len(turn.history)) for turn in turns}
         in_histories = {
             (turn.group, number) for turn in turns for number, one in enumerate(turn.history) if one.speaker == WIZARD
         }
@@ -72,20 +72,13 @@ class Dialogues:
         note = f"{num_missing:,} turns are only in histories, without knowledge: their original replies are kept"
         return cls(turns, (note,) if num_missing else ())
 
-    def by_number(self) -> dict[int, list[Example]]:
-        """Groups the turns by their number in the dialogue; the turns of a group are written together."""
-        found: dict[int, list[Example]] = {}
-        for turn in self.turns:
-            found.setdefault(turn_number(turn), []).append(turn)
-        return dict(sorted(found.items()))
-
     def with_replies(self, replies: Mapping[str, str], turns: Sequence[Example] | None = None) -> list[Example]:
         """Replaces the original replies in the histories by a model's replies, as far as they exist.
 
         Args:
             turns: Some of the turns; None for all.
         """
-        ids, found = {(turn.group, turn_number(turn)): turn.id for turn in self.turns}, []
+        ids, found = {(turn.group, len(turn.history)): turn.id for turn in self.turns}, []
         for turn in self.turns if turns is None else turns:
             history = list(turn.history)
             for number, one in enumerate(history):
@@ -93,11 +86,6 @@ class Dialogues:
                     history[number] = Turn(speaker=WIZARD, text=reply)
             found.append(replace(turn, history=tuple(history)))
         return found
-
-
-def turn_number(example: Example) -> int:
-    """Returns the number of turns before an example's response."""
-    return len(example.history)
 
 
 class DialogueWriter:
@@ -115,9 +103,11 @@ class DialogueWriter:
         """Writes a reply to every turn; a reply does not depend on the other dialogues."""
         replies: Replies = {}
         failed: dict[str, str] = {}
+        rounds: dict[int, list[Example]] = {}  # turns of the same number in their dialogue are written together
+        for turn in dialogues.turns:
+            rounds.setdefault(len(turn.history) if own_history else 0, []).append(turn)
         with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
-            rounds = dialogues.by_number().values() if own_history else [list(dialogues.turns)]
-            for turns in rounds:
+            for _, turns in sorted(rounds.items()):
                 signals.check()
                 examples = dialogues.with_replies(replies, turns) if own_history else turns
                 requests = [Request(one.id, messages_about(self.prompt, one)) for one in examples]
@@ -141,18 +131,29 @@ def cut_to_first_turn(text: str) -> str:
 
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
-PLOT = "temperature.png"
 log = logging.getLogger("faithkit")
 
 
 def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Reads the dialogues, collects and judges each system's replies, and writes the rates."""
+    """Reads the dialogues, collects and judges each system's replies, and writes the rates.
+
+    Raises:
+        UserError: A turn has no reply in a system's file, or no system has replies.
+    """
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
     dialogues = Dialogues.of(benchmark.examples, block["num_rows"])
-    given = {name: _read_replies(system, dialogues) for name, system in block["systems"].items()}
+    given: dict[str, dict[str, Replies]] = {name: {} for name in block["systems"]}  # by system and kind of history
     notes = list(dialogues.notes)
     for name, system in block["systems"].items():
+        for history, key in FILES.items():
+            if path := system.get(key):
+                texts = {id_: one.text.strip() for id_, one in read_predictions(path).items()}
+                if missing := [turn.id for turn in dialogues.turns if turn.id not in texts]:
+                    shown = f"{len(missing):,} of {len(dialogues.turns):,} turns have no reply"
+                    hint = "write replies to every turn of these dialogues, or lower benchmark.num_rows"
+                    raise UserError(f"{shown} ({shorten(missing[0], 40)}, ...)", place=path, hint=hint)
+                given[name][history] = {turn.id: texts[turn.id] for turn in dialogues.turns}
         lacking = [one for one in block["histories"] if not system.get("name") and not system.get(FILES[one])]
         notes += (f"{name} has no replies with {history} histories: left out there" for history in lacking)
     loaded = load_configured(config)
@@ -161,7 +162,21 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     turns: dict[Case, Turns] = {}
     for name, system in block["systems"].items():
         for case, replies in _collect_replies(run, config, name, system, given[name], dialogues):
-            turns[case] = _judge(run, config, loaded, dialogues, case, replies)
+            # Each reply is judged with the history that it was written for.
+            written = dialogues.with_replies(replies) if case.history == SELF else dialogues.turns
+            examples = [
+                replace(turn, response=replies[turn.id], label=None, spans=None, target=None)
+                for turn in written
+                if replies[turn.id]
+            ]
+            answerer = DetectorAnswerer(loaded.detector)
+            predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
+            called = {id_: float(one.label == HALLUCINATED) for id_, one in predictions.items() if one.label in LABELS}
+            turns[case] = Turns(
+                called=np.array([called.get(turn.id, np.nan) for turn in written]),
+                replied=np.array([bool(replies[turn.id]) for turn in written]),
+                groups=Groups.of(turn.group for turn in written),
+            )
     if not turns:
         hint = "benchmark.histories=[gold], or name files with the other histories"
         raise UserError("no system has replies with these histories", place="benchmark.systems", hint=hint)
@@ -180,30 +195,8 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     if block["plots"] and any(case.temperature is not None for case in turns):
         from faithkit.reports.rates import plot_temperatures
 
-        log.info("plot: %s", plot_temperatures(rates, run.path / PLOT))
+        log.info("plot: %s", plot_temperatures(rates, run.path / "temperature.png"))
     return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
-
-
-def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
-    """Reads the replies in the files of a system, by kind of history.
-
-    Raises:
-        UserError: A turn has no reply.
-    """
-    found = {}
-    for history, key in FILES.items():
-        if not (path := system.get(key)):
-            continue
-        texts = {id_: one.text.strip() for id_, one in read_predictions(path).items()}
-        missing = [turn.id for turn in dialogues.turns if turn.id not in texts]
-        if missing:
-            problem = (
-                f"{len(missing):,} of {len(dialogues.turns):,} turns have no reply ({shorten(missing[0], 40)}, ...)"
-            )
-            hint = "write replies to every turn of these dialogues, or lower benchmark.num_rows"
-            raise UserError(problem, place=path, hint=hint)
-        found[history] = {turn.id: texts[turn.id] for turn in dialogues.turns}
-    return found
 
 
 def _collect_replies(
@@ -224,7 +217,11 @@ def _collect_replies(
     engine = build_text_engine(options)
     writer = DialogueWriter(engine, prompts=block["prompts"])
     for temperature in block["temperatures"] or (None,):
-        decoding = _with_temperature(Decoding(**config["decoding"]), temperature)
+        decoding = Decoding(**config["decoding"])
+        if temperature == 0:
+            decoding = replace(decoding, strategy=GREEDY)
+        elif temperature is not None:
+            decoding = replace(decoding, strategy=NUCLEUS, temperature=temperature)
         for history in missing:
             case = Case(system=name, history=history, temperature=temperature)
             replies = writer.write(dialogues, decoding, own_history=history == SELF, title=case.name)
@@ -233,37 +230,3 @@ def _collect_replies(
             write_jsonl(path, ({"id": id_, "text": text} for id_, text in replies.items()))
             yield case, replies
     log_usage(engine)
-
-
-def _with_temperature(decoding: Decoding, temperature: float | None) -> Decoding:
-    """Returns the decoding settings at a temperature; 0 is greedy decoding."""
-    if temperature is None:
-        return decoding
-    if temperature == 0:
-        return replace(decoding, strategy=GREEDY)
-    return replace(decoding, strategy=NUCLEUS, temperature=temperature)
-
-
-def _judge(
-    run: RunFolder,
-    config: Mapping[str, Any],
-    loaded: LoadedDetector,
-    dialogues: Dialogues,
-    case: Case,
-    replies: Replies,
-) -> Turns:
-    """Judges the replies of a case, each with the history that it was written for."""
-    turns = dialogues.with_replies(replies) if case.history == SELF else list(dialogues.turns)
-    examples = [
-        replace(turn, response=replies[turn.id], label=None, spans=None, target=None)
-        for turn in turns
-        if replies[turn.id]
-    ]
-    answerer = DetectorAnswerer(loaded.detector)
-    predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
-    called = {id_: float(one.label == HALLUCINATED) for id_, one in predictions.items() if one.label in LABELS}
-    return Turns(
-        called=np.array([called.get(turn.id, np.nan) for turn in turns]),
-        replied=np.array([bool(replies[turn.id]) for turn in turns]),
-        groups=Groups.of(turn.group for turn in turns),
-    )

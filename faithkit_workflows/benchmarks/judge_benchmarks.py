@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data_modules.build import Benchmark, read_benchmark
+from data_modules.build import read_benchmark
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
@@ -22,11 +22,12 @@ from judge.options import VERDICT, AskOptions
 from judge.prompt import draw_shots, find_shots, shots_file
 from judge.questions import COMPARATIVE, FIRST, META, RIGHT, SECOND, WRONG, Asker
 
-SECOND_JUDGE, BY_LABEL = "second_judge", "verdict_against_label"  # names of annotators, besides the files'
+BY_LABEL = "verdict_against_label"  # an annotator, besides the files' and the second judge
 VERDICTS = {RIGHT: ACCURATE, WRONG: INACCURATE, None: UNPARSED}
 log = logging.getLogger("faithkit")
 
 
+@dataclass(eq=False)
 class ComparingJudge:
     """A detector that shows a language model two replies.
 
@@ -34,8 +35,7 @@ class ComparingJudge:
     if the model chooses the first reply, and faithful if it chooses the second.
     """
 
-    def __init__(self, asker: Asker):
-        self.asker = asker
+    asker: Asker
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example, in their order; the score is the probability of the first reply."""
@@ -59,7 +59,16 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
         given = read_predictions(config["predictions"])
         origin = read_provenance(config["predictions"], benchmark.name, rows, checkpoint=None)
     else:
-        asker, log_usage = load_asker(config, COMPARATIVE, _find_examples(config, replace(benchmark, examples=rows)))
+        options, fields = AskOptions(**config["judge"]), COMPARATIVE.fields
+        if not isinstance(options.examples, int) or shots_file(COMPARATIVE.prompt, options.prompts):
+            shots = find_shots(COMPARATIVE.prompt, options, fields)
+        else:  # pairs of the training split
+            paired, _ = pair_up(read_untested_rows(replace(benchmark, examples=rows), block))
+            one_order = [paired[place + place // 2 % 2] for place in range(0, len(paired), 2)]
+            drawn = draw_shots(one_order, VERDICT, options.examples, seed=config["seed"])
+            chosen = {HALLUCINATED: FIRST, FAITHFUL: SECOND}
+            shots = [replace(one, target=chosen[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in drawn]
+        asker, log_usage = load_asker(config, COMPARATIVE, shots)
         loaded = LoadedDetector(ComparingJudge(asker), [describe_judge(config)], log_usage)
         given, origin = predict_and_write(run, config, benchmark.name, rows, loaded)
     report = comparison_report(
@@ -105,18 +114,6 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
     return rows, notes
 
 
-def _find_examples(config: Mapping[str, Any], benchmark: Benchmark) -> list[Example]:
-    """Reads the examples of the prompt from their file, or draws pairs of the training split."""
-    options, fields = AskOptions(**config["judge"]), COMPARATIVE.fields
-    if not isinstance(options.examples, int) or shots_file(COMPARATIVE.prompt, options.prompts):
-        return find_shots(COMPARATIVE.prompt, options, fields)
-    paired, _ = pair_up(read_untested_rows(benchmark, config["benchmark"]))
-    one_order = [paired[place + place // 2 % 2] for place in range(0, len(paired), 2)]
-    shots = draw_shots(one_order, VERDICT, options.examples, seed=config["seed"])
-    answers = {HALLUCINATED: FIRST, FAITHFUL: SECOND}
-    return [replace(one, target=answers[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in shots]
-
-
 def _turn_key(example: Example) -> tuple[Any, ...]:
     """Returns the key that all responses to the same turn share."""
     return example.group, example.meta.get(PAIR), example.knowledge, example.history
@@ -127,18 +124,36 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
     given = read_predictions(block["judgements"])
-    chosen, notes = choose_judged(benchmark.examples, given, only_hallucinated=block["only_hallucinated"])
+    found = [example for example in benchmark.examples if example.id in given]
+    with_text = [example for example in found if given[example.id].text.strip()]
+    parsed = [example for example in with_text if given[example.id].label != UNPARSED]
+    # The paper leaves out judgements with the verdict faithful.
+    is_limited = block["only_hallucinated"]
+    chosen = [example for example in parsed if given[example.id].label == HALLUCINATED or not is_limited]
+    counts = {
+        "rows of the data have no judgement": len(benchmark.examples) - len(found),
+        "judgements belong to no row of the data": len(given) - len(found),
+        "judgements have no text": len(found) - len(with_text),
+        "judgements have no verdict that can be parsed": len(with_text) - len(parsed),
+        "judgements have the verdict faithful": len(parsed) - len(chosen),
+    }
+    notes = [f"{number:,} {what}: left out" for what, number in counts.items() if number]
     chosen = chosen[: block["num_rows"]]
     if not chosen:
         hint = "name the predictions of a judge with judge.ask=judgement on these rows"
         raise UserError("no judgement belongs to these rows", place=block["judgements"], hint=hint)
     judgements = {example.id: given[example.id].text for example in chosen}
-    annotators = {
-        name: _read_annotator(path, {example.id for example in benchmark.examples}, judgements)
-        for name, path in _name_files(block["labels"]).items()
-    }
+    annotators = _read_annotators(block["labels"], {example.id for example in benchmark.examples}, judgements)
     if config["engine"]["name"]:
-        annotators[SECOND_JUDGE] = _judge(run, config, chosen, judgements)
+        options = AskOptions(**config["judge"])
+        asker, log_usage = load_asker(config, META, find_shots(META.prompt, options, META.fields))
+        rows = [(one, {"response": one.response, "judgement": judgements[one.id]}) for one in chosen]
+        answers = list(asker.answers(rows, progress=True))
+        log_usage()
+        labels = {example.id: VERDICTS[answer.choice] for example, answer in zip(chosen, answers, strict=True)}
+        path = run.predictions / f"{block['name']}.jsonl"  # in the format of the annotators' files
+        write_annotations(path, labels, [{"score": answer.probability, "text": answer.text} for answer in answers])
+        annotators["second_judge"] = labels
     if all(example.label for example in chosen):
         is_correct = {example.id: given[example.id].label == example.label for example in chosen}
         annotators[BY_LABEL] = {id_: ACCURATE if correct else INACCURATE for id_, correct in is_correct.items()}
@@ -157,30 +172,12 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
     return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
 
-def choose_judged(
-    examples: Sequence[Example], given: Mapping[str, Prediction], *, only_hallucinated: bool
-) -> tuple[list[Example], list[str]]:
-    """Chooses the examples whose judgement has a text, and returns notes on the others.
+def _read_annotators(paths: Sequence[str], known: set[str], judged: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Reads each annotator's labels of the judged rows; annotators are named after their files.
 
-    Args:
-        only_hallucinated: Leaves out judgements with the verdict faithful, as the paper does.
+    Raises:
+        UserError: Two names are the same, an id is not in the data, or no row is judged.
     """
-    found = [example for example in examples if example.id in given]
-    with_text = [example for example in found if given[example.id].text.strip()]
-    parsed = [example for example in with_text if given[example.id].label != UNPARSED]
-    chosen = [example for example in parsed if given[example.id].label == HALLUCINATED or not only_hallucinated]
-    counts = {
-        "rows of the data have no judgement": len(examples) - len(found),
-        "judgements belong to no row of the data": len(given) - len(found),
-        "judgements have no text": len(found) - len(with_text),
-        "judgements have no verdict that can be parsed": len(with_text) - len(parsed),
-        "judgements have the verdict faithful": len(parsed) - len(chosen),
-    }
-    return chosen, [f"{number:,} {what}: left out" for what, number in counts.items() if number]
-
-
-def _name_files(paths: Sequence[str]) -> dict[str, str]:
-    """Names annotators after their files, with the folder where two files have the same name."""
     stems = [Path(path).stem for path in paths]
     names = [
         stem if stems.count(stem) == 1 else f"{Path(path).parent.name}/{stem}"
@@ -188,35 +185,15 @@ def _name_files(paths: Sequence[str]) -> dict[str, str]:
     ]
     if len(set(names)) < len(names):
         raise UserError("two files of labels have the same name", place="benchmark.labels", hint="rename one of them")
-    return {name.replace("/", "-"): path for name, path in zip(names, paths, strict=True)}
-
-
-def _read_annotator(path: str, known_ids: set[str], judged: Mapping[str, str]) -> dict[str, str]:
-    """Reads the labels of one annotator for the judged rows.
-
-    Raises:
-        UserError: An id is not in the data, or no row is judged.
-    """
-    labels = read_annotations(path)
-    if unknown := [id_ for id_ in labels if id_ not in known_ids]:
-        problem = f"{len(unknown):,} of {len(labels):,} ids are not in the data ({shorten(unknown[0], 40)}, ...)"
-        raise UserError(problem, place=path, hint="label rows of the same data, by the ids in the file of judgements")
-    found = {id_: label for id_, label in labels.items() if id_ in judged}
-    if not found:
-        raise UserError("none of these labels belongs to a judged row", place=path, hint="raise benchmark.num_rows")
-    return found
-
-
-def _judge(
-    run: RunFolder, config: Mapping[str, Any], examples: Sequence[Example], judgements: Mapping[str, str]
-) -> dict[str, str]:
-    """Runs the second judge, and writes its answers in the format of the annotators' files."""
-    options = AskOptions(**config["judge"])
-    asker, log_usage = load_asker(config, META, find_shots(META.prompt, options, META.fields))
-    rows = [(one, {"response": one.response, "judgement": judgements[one.id]}) for one in examples]
-    answers = list(asker.answers(rows, progress=True))
-    log_usage()
-    labels = {example.id: VERDICTS[answer.choice] for example, answer in zip(examples, answers, strict=True)}
-    path = run.predictions / f"{config['benchmark']['name']}.jsonl"
-    write_annotations(path, labels, [{"score": answer.probability, "text": answer.text} for answer in answers])
-    return labels
+    annotators: dict[str, dict[str, str]] = {}
+    for name, path in zip(names, paths, strict=True):
+        labels = read_annotations(path)
+        if unknown := [id_ for id_ in labels if id_ not in known]:
+            problem = f"{len(unknown):,} of {len(labels):,} ids are not in the data ({shorten(unknown[0], 40)}, ...)"
+            hint = "label rows of the same data, by the ids in the file of judgements"
+            raise UserError(problem, place=path, hint=hint)
+        found = {id_: label for id_, label in labels.items() if id_ in judged}
+        if not found:
+            raise UserError("none of these labels belongs to a judged row", place=path, hint="raise benchmark.num_rows")
+        annotators[name.replace("/", "-")] = found
+    return annotators

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from rich.table import Table
 
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.responses.bert_score import load_with_baseline
@@ -31,7 +30,6 @@ from faithkit.reports.report import Report
 from faithkit.reports.score_table import Cell, Row, score_table
 from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 from judge.reply import locate_all, quoted_parts, read_list
 
@@ -86,13 +84,6 @@ def measure_rationales(
     return _with_corpus(rows, columns)
 
 
-def select_hallucinated(measured: MetricColumns, rows: Sequence[Rationale]) -> tuple[MetricColumns, int]:
-    """Selects the measures of hallucinated responses from those of all; also returns their number."""
-    marked = np.array([row.hallucinated for row in rows], bool)
-    kept = [row for row in rows if row.hallucinated]
-    return _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()}), len(kept)
-
-
 def _with_corpus(rows: Sequence[Rationale], columns: dict[str, Values]) -> MetricColumns:
     """Adds BLEU of the corpus, the share of quoted parts that are in the response, and their overlap with gold spans.
 
@@ -134,7 +125,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "char_precision": ("  precision", ""),
     "char_recall": ("  recall", ""),
 }
-PREFIX, OF_HALLUCINATED = "rationale/", "rationale/hallucinated_"
+PREFIX = "rationale/"
 NUM_PUBLISHED = 2
 MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
 
@@ -192,7 +183,10 @@ def read_rationales(
             without_reply += 1
             continue
         unparsed += is_unparsed
-        parts = parse_parts(prediction.text) if prediction.label == HALLUCINATED else []
+        parts: list[str] = []
+        if prediction.label == HALLUCINATED:  # the items of a list, else quotations
+            listed = read_list(prediction.text)
+            parts = quoted_parts(prediction.text) if listed is None else listed
         spans, num_missed = locate_all(parts, example.response)
         rationales.append(
             Rationale(
@@ -212,12 +206,6 @@ def read_rationales(
         "got no readable verdict: their rationale counts as an empty one": unparsed,
     }
     return rationales, [f"{number:,} of {len(examples):,} rows {what}" for what, number in counts.items() if number]
-
-
-def parse_parts(text: str) -> list[str]:
-    """Parses the hallucinated parts in a reply: the items of a list, else quotations."""
-    listed = read_list(text)
-    return quoted_parts(text) if listed is None else listed
 
 
 def gold_spans(example: Example) -> tuple[Span, ...] | None:
@@ -248,27 +236,25 @@ def rationale_report(
     scored = measured.evaluation().score(num_resamples=num_resamples)
     metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
     columns = {f"all {len(rows):,} rows": scored.metrics}
-    wrong, number = select_hallucinated(measured, rows)
-    if 0 < number < len(rows):
+    marked = np.array([row.hallucinated for row in rows], bool)
+    if 0 < marked.sum() < len(rows):
+        kept = [row for row in rows if row.hallucinated]
+        wrong = _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()})
         found = wrong.evaluation().score(num_resamples=num_resamples).metrics
-        columns[f"{number:,} hallucinated"] = found
-        metrics |= {f"{OF_HALLUCINATED}{name}": metric for name, metric in found.items()}
+        columns[f"{len(kept):,} hallucinated"] = found
+        metrics |= {f"{PREFIX}hallucinated_{name}": metric for name, metric in found.items()}
     # The report of the labels notes few groups already.
     scored_notes = [note for note in scored.notes if "groups" not in note]
-    table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))
-
-
-def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    rows: list[Row] = []
+    shown_rows: list[Row] = []
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
             cells: dict[str, Cell] = {system: found.get(name) for system, found in columns.items()}
-            rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
+            shown_rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:
         lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
     title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
-    return score_table(title, "metric", [*columns, *heads], rows, caption=lines)
+    table = score_table(title, "metric", [*columns, *heads], shown_rows, caption=lines)
+    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
-from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
+from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
@@ -31,7 +32,6 @@ from faithkit_workflows.detectors.loading import describe_helpers, load_detector
 from generation.generator import Generator
 
 log = logging.getLogger("faithkit")
-Q2Models = tuple[SpacyCandidates, Seq2SeqQuestions, ExtractiveAnswers, Entailment]
 
 
 def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
@@ -50,11 +50,17 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     labelled = read_labelled(block)
     if names and names["encoder"]:
         bert_score, baseline = load_with_baseline(**names)
-    parts = load_q2_models(block["q2"], block["nli"], precision=config["precision"]) if block["q2"] else None
+    parts = _load_q2_models(block["q2"], block["nli"], config["precision"]) if block["q2"] else None
     if parts is not None:
         q2 = Q2(*parts)
-    if block.get("official"):
-        official = load_official(names, bert_score, baseline, official_q2(*parts) if parts is not None else None)
+    if block.get("official"):  # the metrics of the q-squared scripts
+        official = OfficialMetrics(q2=official_q2(*parts) if parts is not None else None)
+        if bert_score is not None and baseline is not None:
+            official = replace(official, bert_score=RescaledBertScore.of(bert_score, baseline))
+        elif bert_score is not None:
+            layers = f"for {names['num_layers'] or 'all'} layers (benchmark.bert_score.baseline=NUMBER)"
+            note = f"official_bertscore is left out: {names['encoder']} has no published baseline {layers}"
+            official = replace(official, notes=(note,))
     return MetricModels(
         detector=detector,
         error=measure_judge_error(detector, labelled) if detector is not None else None,
@@ -65,33 +71,10 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     )
 
 
-def load_official(
-    names: Mapping[str, Any] | None, scorer: BertScore | None, baseline: float | None, q2: Q2 | None
-) -> OfficialMetrics:
-    """Builds the metrics of the q-squared scripts from the loaded models.
-
-    Args:
-        names: The block `bert_score` that the scorer and its baseline were loaded from.
-    """
-    if names is None or scorer is None:
-        return OfficialMetrics(q2=q2)
-    if baseline is None:
-        encoder, num_layers = names["encoder"], names["num_layers"]
-        problem = (
-            f"official_bertscore is left out: {encoder} has no published baseline for {num_layers or 'all'} layers"
-        )
-        return OfficialMetrics(q2=q2, notes=(f"{problem} (benchmark.bert_score.baseline=NUMBER)",))
-    return OfficialMetrics(bert_score=RescaledBertScore.of(scorer, baseline), q2=q2)
-
-
-def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
-    """Loads the four models of Q2; returns None if neither its questions nor its answers have a model.
-
-    Args:
-        names: candidates (a spaCy pipeline), questions and answers (models), question_template.
-        nli: An NLI model or a critic.
-        precision: bf16, or auto: bf16 where the hardware supports it; anything else is fp32.
-    """
+def _load_q2_models(
+    names: Mapping[str, Any], nli: str | None, precision: str
+) -> tuple[SpacyCandidates, Seq2SeqQuestions, ExtractiveAnswers, Entailment] | None:
+    """Loads the four models of Q2; returns None if neither its questions nor its answers have a model."""
     if not names["questions"] and not names["answers"]:
         return None
     given = {"q2.candidates": names["candidates"], "q2.questions": names["questions"], "q2.answers": names["answers"]}
@@ -135,14 +118,7 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
         name: read_provenance(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
         for name, paired in sets.items()
     }
-    return report_responses(
-        run,
-        sets,
-        models,
-        config=config,
-        data=summaries,
-        origins=origins,
-    )
+    return report_responses(run, sets, models, config=config, data=summaries, origins=origins)
 
 
 def _load_answerer(config: Mapping[str, Any]) -> Answerer:

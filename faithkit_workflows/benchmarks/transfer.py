@@ -41,7 +41,7 @@ TITLES = {"decode": "DECODE", "dnli": "DNLI", "mnli": "MNLI", "begin": "BEGIN", 
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
 _FORBIDDEN = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
 EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra does not parse a bare = within a list
-NAME, VALIDATION, PUBLISHED = "transfer", "validation", "faithdial_transfer"
+NAME, VALIDATION = "transfer", "validation"
 Cells = Mapping[tuple[str, str], Mapping[str, Metric]]
 ARGMAX_THRESHOLD = 0.5  # a temperature does not change it
 log = logging.getLogger("faithkit")
@@ -91,13 +91,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     embedded = "the embedded corpus in its layout"
     sources = {name: embedded if path == EMBEDDED else Path(path).name for name, path in paths.items()}
     table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=block["threshold_aim"])
-    write_reports(run, {NAME: [_report(table, origins)], **answers}, ReportOptions.of(config))
-    return EvaluationResult(metrics)
-
-
-def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
-    """Returns the report of the table, with the provenance of each cell."""
-    return Report(
+    report = Report(
         metrics={},
         headline=(table,),
         tables=tuple(leaks_table(one, f"{name}, leaks") for name, one in origins.items() if one.leaked.any()),
@@ -105,6 +99,8 @@ def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
         alerts=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.alerts),
         facts={"models": [model for one in origins.values() for model in one.to_dict()["models"]]},
     )
+    write_reports(run, {NAME: [report], **answers}, ReportOptions.of(config))
+    return EvaluationResult(metrics)
 
 
 def check_trainings(config: Mapping[str, Any]) -> None:
@@ -141,8 +137,11 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
         arguments += [f"data.path={quote_override(path)}", f"seed={config['seed']}"]
-        arguments += _checkpoint_settings(config["benchmark"], tested) + trainer_overrides(config.get("trainer"))
-        arguments += config["benchmark"]["overrides"]
+        aim, fraction = config["benchmark"]["threshold_aim"], config["benchmark"]["validation_fraction"]
+        arguments += [] if aim is None else [f"model.threshold_aim={quote_override(aim)}"]
+        if tested == VALIDATION and fraction is not None:  # keeps the tested rows out of every choice
+            arguments += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
+        arguments += trainer_overrides(config.get("trainer")) + list(config["benchmark"]["overrides"])
     log.info("training on %s: faithkit train %s", dataset, " ".join(arguments))
     code = run_script_apart("train", arguments)
     if code == signals.EXIT_CODE:
@@ -151,15 +150,6 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
         hint = f"resume={run.path} goes on; a new run reuses trained critics by checkpoint="
         raise UserError(f"training on {dataset} failed with exit code {code}", hint=hint)
     return str(folder.path)
-
-
-def _checkpoint_settings(block: Mapping[str, Any], tested: str | None) -> list[str]:
-    """Returns the settings of a training that keep the tested rows out of every choice."""
-    aim, fraction = block["threshold_aim"], block["validation_fraction"]
-    settings = [] if aim is None else [f"model.threshold_aim={quote_override(aim)}"]
-    if tested == VALIDATION and fraction is not None:
-        settings += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
-    return settings
 
 
 def _describe_choice(checkpoint: str, tested: str | None) -> str:
@@ -193,7 +183,8 @@ def transfer_table(
         chosen_on: The rows that chose the checkpoint of each critic.
         threshold_aim: How all thresholds were chosen; None: by the training of each critic.
     """
-    published = {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in published_table(PUBLISHED).rows}
+    rows_of_paper = published_table("faithdial_transfer").rows
+    published = {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in rows_of_paper}
     rows: list[Row] = []
     for trained_on in TRAINED_ON:
         ours = {tested_on: cells.get((trained_on, tested_on), {}) for tested_on in TESTED_ON}

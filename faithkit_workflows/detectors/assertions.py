@@ -80,10 +80,10 @@ def check(
     threshold = arguments.read_probability("threshold", threshold)
     knowledge, response = _as_lists(knowledge), _as_lists(response)
     found = _judge(find_detector(by), knowledge, response, history, threshold)
-    if isinstance(response, str):
-        return _with_evidence(_relabel(found, threshold), knowledge, response)
-    rows = zip(found, knowledge, response, strict=True)
-    return [_with_evidence(_relabel(one, threshold), *row) for one, *row in rows]
+    is_single = isinstance(response, str)
+    rows = [(found, knowledge, response)] if is_single else zip(found, knowledge, response, strict=True)
+    results = [_complete(*row, threshold) for row in rows]
+    return results[0] if is_single else results
 
 
 def _as_lists(value: Any) -> Any:
@@ -91,17 +91,14 @@ def _as_lists(value: Any) -> Any:
     return [_as_lists(item) for item in value] if is_list(value) else value
 
 
-def _relabel(found: Prediction, threshold: float | None) -> Prediction:
-    """Labels by the threshold what a detector without this argument has labelled, such as a judge."""
-    if threshold is None or found.score is None or found.label == UNPARSED:
-        return found
-    if found.score >= threshold:
-        return replace(found, label=HALLUCINATED)
-    return replace(found, label=FAITHFUL, spans=())
+def _complete(found: Prediction, knowledge: Any, response: str, threshold: float | None) -> Prediction:
+    """Labels by the threshold what a detector without this argument has labelled, such as a judge; adds evidence.
 
-
-def _with_evidence(found: Prediction, knowledge: Any, response: str) -> Prediction:
-    """Completes the spans; evidence counts in the passages as they are given, of which detectors read each once."""
+    Evidence counts in the passages as they are given, of which detectors read each once.
+    """
+    if threshold is not None and found.score is not None and found.label != UNPARSED:
+        is_over = found.score >= threshold
+        found = replace(found, label=HALLUCINATED) if is_over else replace(found, label=FAITHFUL, spans=())
     if not found.spans or knowledge is None:
         return found
     read = read_passages("knowledge", knowledge)
@@ -177,14 +174,31 @@ def judge_rows(
 
 
 def explain_failures(detector: Any, rows: Sequence[Row], threshold: float | None) -> str:
-    """Returns the message about the rows that fail; empty if none does."""
+    """Returns the message about the rows that fail; empty if none does.
+
+    One line each for the verdict, the response with its spans, the knowledge, and a judge's reason.
+    """
+    from faithkit.pages.page_tables import escape_terminal
+    from faithkit.reports.span_report import mark_spans
+
     failed = [(number, row) for number, row in enumerate(rows, start=1) if is_failure(row[0], threshold)]
     if not failed:
         return ""
     condition = "" if threshold is None else f", threshold={threshold:g}"
     lines = [f"{len(failed)} of {len(rows)} responses are not supported by their knowledge, by {detector!r}{condition}"]
-    for number, row in failed[:MAX_SHOWN]:
-        lines += _explain(number, *row)
+    for number, (verdict, response, knowledge) in failed[:MAX_SHOWN]:
+        probability = verdict.probability
+        shown = "no probability" if probability is None else f"P(hallucinated) {probability:.3f}"
+        passages = read_passages("knowledge", knowledge) if knowledge else []
+        marks = [describe_mark(span) for span in add_evidence(verdict, passages, response).spans]
+        reason = verdict.reason or (verdict.text if verdict.label == UNPARSED else "")
+        lines += [
+            f"{number}. {verdict.label}, {shown}",
+            f"   response:  {mark_spans(response, verdict.spans, max_characters=MAX_CHARACTERS)}",
+            f"   knowledge: {escape_terminal(' | '.join(passages) or '(none)', MAX_CHARACTERS)}",
+            *(f"   mark:      {escape_terminal(mark, MAX_CHARACTERS)}" for mark in marks),
+            *([f"   reason:    {escape_terminal(reason, MAX_CHARACTERS)}"] if reason else []),
+        ]
     if len(failed) > MAX_SHOWN:
         lines.append(f"and {len(failed) - MAX_SHOWN:,} more")
     return "\n".join(lines)
@@ -200,22 +214,9 @@ def find_detector(by: Any) -> Any:
 
 def _judge(detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None) -> Any:
     """Returns the detector's result for a response, or a list of results."""
-    method = next((name for name in METHODS if hasattr(detector, name)), None)
-    if method is None:
-        return _predict_texts(detector, knowledge, response, history)
-    options = {} if threshold is None or method == "judge" else {"threshold": threshold}
-    return getattr(detector, method)(knowledge, response, history, **options)
-
-
-@lru_cache(maxsize=4)
-def _load(path: str) -> Any:
-    from faithkit_workflows.detectors.loading import load_detector
-
-    return load_detector(path, precision="32-true", batch_tokens=None)
-
-
-def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -> Any:
-    """Judges texts with a detector that only has `predict_examples`."""
+    if method := next((name for name in METHODS if hasattr(detector, name)), None):
+        options = {} if threshold is None or method == "judge" else {"threshold": threshold}
+        return getattr(detector, method)(knowledge, response, history, **options)
     if isinstance(response, str):
         rows = [(knowledge, response, history)]
     else:
@@ -242,29 +243,16 @@ def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -
     return predictions[0] if isinstance(response, str) else predictions
 
 
+@lru_cache(maxsize=4)
+def _load(path: str) -> Any:
+    from faithkit_workflows.detectors.loading import load_detector
+
+    return load_detector(path, precision="32-true", batch_tokens=None)
+
+
 def is_failure(verdict: Prediction, threshold: float | None) -> bool:
     """Reports whether a response counts as hallucinated, or has no verdict that can be parsed."""
     probability = verdict.probability
     if verdict.label == UNPARSED or threshold is None or probability is None:
         return verdict.label in (HALLUCINATED, UNPARSED)
     return bool(probability >= threshold)
-
-
-def _explain(number: int, verdict: Prediction, response: str, knowledge: str | Sequence[str] | None) -> list[str]:
-    """Returns one line each for the verdict, the response with its spans, the knowledge, and a judge's reason."""
-    from faithkit.pages.page_tables import escape_terminal
-    from faithkit.reports.span_report import mark_spans
-
-    probability = verdict.probability
-    shown = "no probability" if probability is None else f"P(hallucinated) {probability:.3f}"
-    passages = read_passages("knowledge", knowledge) if knowledge else []
-    text = " | ".join(passages) or "(none)"
-    marks = [describe_mark(span) for span in add_evidence(verdict, passages, response).spans]
-    reason = verdict.reason or (verdict.text if verdict.label == UNPARSED else "")
-    return [
-        f"{number}. {verdict.label}, {shown}",
-        f"   response:  {mark_spans(response, verdict.spans, max_characters=MAX_CHARACTERS)}",
-        f"   knowledge: {escape_terminal(text, MAX_CHARACTERS)}",
-        *(f"   mark:      {escape_terminal(mark, MAX_CHARACTERS)}" for mark in marks),
-        *([f"   reason:    {escape_terminal(reason, MAX_CHARACTERS)}"] if reason else []),
-    ]

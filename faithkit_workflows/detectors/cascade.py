@@ -38,11 +38,6 @@ class Band:
     chosen: str = GIVEN
 
     @property
-    def is_chosen(self) -> bool:
-        """Whether it was chosen on rows."""
-        return self.chosen != GIVEN
-
-    @property
     def is_empty(self) -> bool:
         """Whether the expensive detector judges nothing."""
         return self.low > self.high
@@ -111,13 +106,13 @@ class Cascade:
             second = iter(self.expensive.predict_examples(unsure, progress=progress) if unsure else ())
             self.num_asked += len(unsure)
             for found in first:
-                yield self._merge(found, next(second)) if self.band.contains(found) else found
-
-    def _merge(self, cheap: Prediction, expensive: Prediction) -> Prediction:
-        if expensive.label == UNPARSED:
-            return replace(cheap, text=expensive.text)
-        probability = float(expensive.label == HALLUCINATED) if expensive.score is None else expensive.score
-        return replace(expensive, score=self.band.low + probability * (self.band.high - self.band.low))
+                if not self.band.contains(found):
+                    yield found
+                elif (other := next(second)).label == UNPARSED:
+                    yield replace(found, text=other.text)
+                else:
+                    probability = float(other.label == HALLUCINATED) if other.score is None else other.score
+                    yield replace(other, score=self.band.low + probability * (self.band.high - self.band.low))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +136,18 @@ def choose_band_by_budget(predictions: Sequence[Prediction], budget: float) -> B
     count = int(budget * len(scores) + 1e-9)
     if count == len(scores):
         return replace(EVERYTHING, chosen=chosen)
-    middle = logit([_infer_threshold(predictions, scores)])
+    # The threshold follows from labels and scores; with a single label it is at the end of the scores.
+    called = np.array([prediction.label == HALLUCINATED for prediction in predictions])
+    if called.all():
+        threshold = float(scores.min())
+    elif not called.any():
+        threshold = float(np.nextafter(scores.max(), inf))
+    else:
+        threshold = choose_threshold(scores, called, "macro_f1").value
+    middle = logit([threshold])
     distances = np.sort(np.abs(logit(scores) - middle))
-    while (
-        count and distances[count - 1] == distances[count]
-    ):  # rows with equal scores are judged together or not at all
+    # Rows with equal scores are judged together or not at all.
+    while count and distances[count - 1] == distances[count]:
         count -= 1
     if not count:
         return replace(NOTHING, chosen=chosen)
@@ -195,13 +197,3 @@ def _read_scores(predictions: Sequence[Prediction]) -> NDArray[np.float64]:
         problem = "the first detector of a cascade has no scores, so its unsure rows are unknown"
         raise UserError(problem, hint="use a critic or a tagger as the first detector")
     return np.array(scores, np.float64)
-
-
-def _infer_threshold(predictions: Sequence[Prediction], scores: NDArray[np.float64]) -> float:
-    """Infers the threshold from labels and scores; with a single label it is at the end of the scores."""
-    called = np.array([prediction.label == HALLUCINATED for prediction in predictions])
-    if called.all():
-        return float(scores.min())
-    if not called.any():
-        return float(np.nextafter(scores.max(), inf))
-    return choose_threshold(scores, called, "macro_f1").value

@@ -21,7 +21,7 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import OPENAI, TextEngine
+from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
@@ -54,7 +54,7 @@ from judge.baselines.selfcheck import (
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
-SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
+EXAMINEE = "examinee"  # a role of a model
 # The prompts of SelfCheckGPT's samples, with the fields that they must have.
 SAMPLE_PROMPTS = {
     baseline_options.DRAWN: ("reply",),
@@ -75,8 +75,11 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
         return load_selfcheck(config, benchmark)
     if (config.get("examiner") or {}).get("turns"):
         return load_examiner(config)
-    if benchmark is not None:
-        check_prompts(config, benchmark.examples)
+    judge = config.get("judge") or {}
+    if benchmark is not None and (config.get("engine") or {}).get("name") and judge.get("prompts"):
+        prompts = read_prompts(judge["ask"], judge["prompts"])
+        if prompts.hides_knowledge(benchmark.examples):  # refuses rows without a prompt, before a model is loaded
+            log.info("prompts without {knowledge}: the judge does not see the knowledge of the rows")
     return load_described(config, prompt_examples(config, benchmark))
 
 
@@ -134,15 +137,6 @@ def read_untested_rows(benchmark: Benchmark, block: Mapping[str, Any]) -> list[E
     return [e for e in read if e.label is not None and e.group not in groups and not excluded.covers(e)]
 
 
-def check_prompts(config: Mapping[str, Any], examples: Sequence[Example]) -> None:
-    """Checks, before a model is loaded, that there is a prompt for each row; logs whether knowledge is left out."""
-    judge = config.get("judge") or {}
-    if not (config.get("engine") or {}).get("name") or not judge.get("prompts"):
-        return
-    if read_prompts(judge["ask"], judge["prompts"]).hides_knowledge(examples):
-        log.info("prompts without {knowledge}: the judge does not see the knowledge of the rows")
-
-
 def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDetector:
     """Loads SelfCheckGPT by the block `selfcheck`.
 
@@ -169,29 +163,27 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
             temperatures=options.temperatures,
             max_new_tokens=options.max_new_tokens,
         )
-    is_ngram = options.measure == baseline_options.NGRAM
-    detector = SelfCheck(_build_measure(options, engine, prompts), samples, options.threshold, unbounded=is_ngram)
-    models = [describe_judge(config, SAMPLER)] if engine is not None else []
-    nli = options.nli if options.measure == baseline_options.NLI else None
-    models += describe_helpers({"entailment model": nli})
-    return LoadedDetector(detector, models, lambda: log_usage(engine))
-
-
-def _build_measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str | None) -> Measure:
+    models = [describe_judge(config, "sampler")] if engine is not None else []
+    measure: Measure
     if options.measure == baseline_options.NGRAM:
-        return partial(ngram_scores, order=options.order, unlikeliest=options.words == baseline_options.MAX)
-    if options.measure == baseline_options.PROMPT:
+        measure = partial(ngram_scores, order=options.order, unlikeliest=options.words == baseline_options.MAX)
+    elif options.measure == baseline_options.PROMPT:
         assert engine is not None
-        prompt = read_text_prompt("judge", "support", "context", "sentence", folder=prompts)
-        return partial(prompted_scores, engine=engine, prompt=prompt)
-    if options.measure == baseline_options.NLI:
+        question = read_text_prompt("judge", "support", "context", "sentence", folder=prompts)
+        measure = partial(prompted_scores, engine=engine, prompt=question)
+    elif options.measure == baseline_options.NLI:
         assert options.nli is not None
-        return partial(nli_scores, model=load_entailment(options.nli))
-    from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
+        measure = partial(nli_scores, model=load_entailment(options.nli))
+        models += describe_helpers({"entailment model": options.nli})
+    else:
+        from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 
-    assert options.encoder is not None
-    scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
-    return partial(bert_scores, f1=RescaledBertScore(scorer, baseline or 0.0))
+        assert options.encoder is not None
+        scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
+        measure = partial(bert_scores, f1=RescaledBertScore(scorer, baseline or 0.0))
+    is_ngram = options.measure == baseline_options.NGRAM
+    detector = SelfCheck(measure, samples, options.threshold, unbounded=is_ngram)
+    return LoadedDetector(detector, models, lambda: log_usage(engine))
 
 
 def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:
@@ -247,27 +239,23 @@ def read_fitting(
 
 
 def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[list[Example], str]:
-    """Reads labelled rows to fit on, none of which is tested, and returns them with their name in tables."""
+    """Reads labelled rows to fit on, and returns them with their name in tables.
+
+    None of them shares knowledge or a dialogue with a tested row.
+    """
     rows, names = [], []
     for number, block in enumerate(config["benchmark"].get("fit_on") or []):
-        found = _read_untested_rows(block, benchmark, prefix=f"{number}/")
-        rows += found
-        names.append(f"{len(found):,} rows of {dataset_of(block)}, {Path(block['path']).name}")
+        found, tested, name = read_block(block), Excluded.of(benchmark.examples), dataset_of(block)
+        labelled = [example for example in found if example.label is not None]
+        kept = [replace(e, id=f"{number}/{e.id}") for e in labelled if not tested.covers(e)]
+        log.info(
+            "fitting on %s: %s rows; %s rows share knowledge with a tested row and %s have no label: left out",
+            *(name, f"{len(kept):,}", f"{len(labelled) - len(kept):,}", f"{len(found) - len(labelled):,}"),
+        )
+        if not kept:
+            hint = "name other rows: benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]"
+            raise UserError(f"benchmark.fit_on: no labelled row of {name} is left", place=str(block["path"]), hint=hint)
+        rows += kept
+        names.append(f"{len(kept):,} rows of {name}, {Path(block['path']).name}")
     retrieved = retrieve(config, rows) if rows else None
     return retrieved[0] if retrieved else rows, "; ".join(names)
-
-
-def _read_untested_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:
-    """Reads the labelled rows of one dataset that share no knowledge or dialogue with a tested row."""
-    found, tested = read_block(block), Excluded.of(benchmark.examples)
-    labelled = [example for example in found if example.label is not None]
-    kept = [example for example in labelled if not tested.covers(example)]
-    name = dataset_of(block)
-    log.info(
-        "fitting on %s: %s rows; %s rows share knowledge with a tested row and %s have no label: left out",
-        *(name, f"{len(kept):,}", f"{len(labelled) - len(kept):,}", f"{len(found) - len(labelled):,}"),
-    )
-    if not kept:
-        hint = "name other rows: benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]"
-        raise UserError(f"benchmark.fit_on: no labelled row of {name} is left", place=str(block["path"]), hint=hint)
-    return [replace(example, id=prefix + example.id) for example in kept]

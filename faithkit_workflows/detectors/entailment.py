@@ -13,6 +13,7 @@ contain the training splits of SNLI, MultiNLI and ANLI, so these datasets are no
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,11 @@ def load_entailment(
     Raises:
         UserError: It cannot be loaded, or has other labels.
     """
-    if _is_seq2seq(checkpoint):
+    folder, names = fetch_folder(checkpoint), None
+    if not folder or not (folder / SIDECAR).exists():
+        with loading(str(folder or checkpoint)) as source:
+            names = read_config(source).get("architectures")
+    if isinstance(names, list) and any(str(name).endswith("ForConditionalGeneration") for name in names):
         model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision)
         return Seq2SeqEntailment(model, tokenizer, batch_tokens=batch_tokens)
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
@@ -76,16 +81,6 @@ def load_entailment(
     return NliModel(loaded.model, encoder, match_nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
 
 
-def _is_seq2seq(checkpoint: str) -> bool:
-    """Returns whether a name is that of an external encoder-decoder, which is prompted."""
-    folder = fetch_folder(checkpoint)
-    if folder and (folder / SIDECAR).exists():
-        return False
-    with loading(str(folder or checkpoint)) as source:
-        names = read_config(source).get("architectures")
-    return isinstance(names, list) and any(str(name).endswith("ForConditionalGeneration") for name in names)
-
-
 def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
     """Finds the column, of three, of each class of a model."""
     columns = [next((c for start, c in COLUMNS.items() if label.startswith(start)), None) for label in labels]
@@ -96,14 +91,14 @@ def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
     return found
 
 
+@dataclass(eq=False)
 class CriticEntailment:
     """A critic as an NLI model: faithful is entailment, hallucinated is neutral.
 
     Log-odds are shifted by the critic's threshold, so that the more probable class is the critic's label.
     """
 
-    def __init__(self, critic: Critic):
-        self.critic = critic
+    critic: Critic
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         scores = self.critic.probabilities(premises, hypotheses)
@@ -113,6 +108,7 @@ class CriticEntailment:
         return found
 
 
+@dataclass(eq=False)
 class NliModel:
     """An NLI classifier. Over a long premise the window with the highest P(entailment) counts.
 
@@ -120,24 +116,23 @@ class NliModel:
         columns: The column, of three, of each of its classes.
     """
 
-    def __init__(self, model: Any, encoder: PairEncoder, columns: Sequence[int], *, batch_tokens: int):
-        self.model, self.encoder, self.columns, self.batch_tokens = model, encoder, list(columns), batch_tokens
+    model: Any
+    encoder: PairEncoder
+    columns: Sequence[int]
+    batch_tokens: int
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
-        chunks = [
-            self._predict_chunk(premises[begin : begin + PAIRS_AT_ONCE], hypotheses[begin : begin + PAIRS_AT_ONCE])
-            for begin in range(0, len(premises), PAIRS_AT_ONCE)
-        ]
-        return np.concatenate(chunks) if chunks else np.zeros((0, 3))
-
-    def _predict_chunk(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
-        columns = self.encoder.encode_texts(premises, hypotheses)
-        logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
-        windows = np.zeros((len(logits), 3))
-        windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
-        order = np.lexsort((windows[:, ENTAILMENT], owner))  # the window with the highest P(entailment) comes last
-        last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
-        return windows[order[last]]
+        chunks = [np.zeros((0, 3))]
+        for begin in range(0, len(premises), PAIRS_AT_ONCE):
+            chunk = slice(begin, begin + PAIRS_AT_ONCE)
+            columns = self.encoder.encode_texts(premises[chunk], hypotheses[chunk])
+            logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
+            windows = np.zeros((len(logits), 3))
+            windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
+            order = np.lexsort((windows[:, ENTAILMENT], owner))  # the window with the highest P(entailment) comes last
+            last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
+            chunks.append(windows[order[last]])
+        return np.concatenate(chunks)
 
 
 class Seq2SeqEntailment:

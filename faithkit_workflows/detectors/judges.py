@@ -39,13 +39,18 @@ class LabelledSet:
 
     def without_rows_of(self, model: UsedModel, name: str) -> "LabelledSet":
         """Removes the rows that a model has seen; the detector has this name."""
-        training_data, seen = _read_training_data(model.path), model.seen
-        if training_data is None and seen is None:
+        sidecar, seen, kept = sidecar_of(model.path), model.seen, list(self.rows)
+        data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
+        if isinstance(data, Mapping) and "exclude" in data:
+            # What the training read: its parts, and the audit where weak labels were made from it.
+            blocks = data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"]
+            parts = [part for part in blocks if part.get("only") != "test"]
+            names = {dataset_of(part) for part in parts} | {"audit" for part in parts if part.get("audit_path")}
+            if self.dataset in names:
+                excluded = read_excluded(data["exclude"])
+                kept = [example for example in kept if excluded.covers(example)]
+        elif seen is None:
             return replace(self, note=f"{self.note} (whether {name} was trained on them is unknown)")
-        kept = list(self.rows)
-        if training_data and self.dataset in _list_datasets(training_data):
-            excluded = read_excluded(training_data["exclude"])
-            kept = [example for example in kept if excluded.covers(example)]
         if seen is not None:
             leaked = find_leaks(kept, seen).rows
             kept = [example for example, is_leaked in zip(kept, leaked, strict=True) if not is_leaked]
@@ -101,22 +106,6 @@ def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
     return labelled.without_seen_rows(block["critic"], "the critic") if block["critic"] else labelled
 
 
-def _read_training_data(checkpoint: str) -> Mapping[str, Any] | None:
-    """Reads the block `data` of the training of a detector, if its folder has one."""
-    sidecar = sidecar_of(checkpoint)
-    data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
-    return data if isinstance(data, Mapping) and "exclude" in data else None
-
-
-def _list_datasets(data: Mapping[str, Any]) -> set[str]:
-    """Lists the datasets that a training read: its parts, and the audit where weak labels were made from it."""
-    parts = data["parts"]
-    blocks = parts.values() if isinstance(parts, Mapping) else parts
-    read = [part for part in blocks if part.get("only") != "test"]
-    names = {dataset_of(part) for part in read}
-    return names | ({"audit"} if any(part.get("audit_path") for part in read) else set())
-
-
 def measure_judge_error(detector: Detector, labelled: LabelledRows | None) -> JudgeError | None:
     """Measures the errors of a detector on labelled rows."""
     if labelled is None:
@@ -135,7 +124,15 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
     judges: list[ResponseJudge] = []
     for number, name in enumerate(block.get("judges") or [], start=2):
         if name in (OVERLAP, COUNTED):
-            judges.append(_fit_judge(name, fit_word_overlap if name == OVERLAP else fit_counted_features, labelled))
+            if labelled is None:
+                hint = "benchmark.judge_labels=[{dataset: audit, path: DIR}]"
+                raise UserError(f"the judge {name} is fitted on labelled rows, and none are given", hint=hint)
+            rows, predictions = labelled.rows, dict[str, Prediction]()
+            for others, held_out in folds_by_group(rows):
+                predictions |= {one.id: one for one in _fit(name, others).predict_examples(held_out)}
+            error = JudgeError.of(rows, predictions, f"{labelled.name}, each fitted on the other folds")
+            fitted = _fit(name, rows)
+            judges.append(ResponseJudge(key=name, name=name.replace("_", " "), detector=fitted, error=error))
             continue
         path = name.removeprefix(NLI)
         folder, detector = Path(path), None
@@ -144,10 +141,10 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
             detector = load_detector(path, **options)
         else:
             display_name = f"entailment by {display_name}"
-            detector = judge_by_entailment(load_entailment(path, **options))
+            detector = EntailmentJudge(load_entailment(path, **options))
         unseen = labelled.without_seen_rows(path, display_name) if labelled else None
-        error = measure_judge_error(detector, unseen)
-        judges.append(ResponseJudge(key=f"{CRITIC}_{number}", name=display_name, detector=detector, error=error))
+        measured = measure_judge_error(detector, unseen)
+        judges.append(ResponseJudge(key=f"{CRITIC}_{number}", name=display_name, detector=detector, error=measured))
     return tuple(judges)
 
 
@@ -158,18 +155,6 @@ def list_judge_models(block: Mapping[str, Any]) -> dict[str, str]:
         if name not in (OVERLAP, COUNTED):
             models[f"judge {number}"] = name.removeprefix(NLI)
     return models
-
-
-def _fit_judge(name: str, fit: Callable[[Sequence[Example]], Detector], labelled: LabelledRows | None) -> ResponseJudge:
-    """Fits a judge on the labelled rows, and measures its error by cross-validation over groups."""
-    if labelled is None:
-        hint = "benchmark.judge_labels=[{dataset: audit, path: DIR}]"
-        raise UserError(f"the judge {name} is fitted on labelled rows, and none are given", hint=hint)
-    rows, predictions = labelled.rows, dict[str, Prediction]()
-    for others, held_out in folds_by_group(rows):
-        predictions |= {prediction.id: prediction for prediction in fit(others).predict_examples(held_out)}
-    error = JudgeError.of(rows, predictions, f"{labelled.name}, each fitted on the other folds")
-    return ResponseJudge(key=name, name=name.replace("_", " "), detector=fit(rows), error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +168,11 @@ class FunctionDetector:
         yield from self.predict(examples)
 
 
-def fit_word_overlap(rows: Sequence[Example]) -> Detector:
-    """Labels a response hallucinated if a larger fraction of its words than on the rows is not in the knowledge."""
-    threshold = fit_overlap(rows)
-    return FunctionDetector(lambda examples: overlap_predictions(examples, threshold).values())
-
-
-def fit_counted_features(rows: Sequence[Example]) -> Detector:
-    """Fits boosted trees on counted features, and their threshold by cross-validation."""
+def _fit(name: str, rows: Sequence[Example]) -> Detector:
+    """Fits a judge: by the share of words that the knowledge lacks, or by boosted trees on counted features."""
+    if name == OVERLAP:
+        threshold = fit_overlap(rows)
+        return FunctionDetector(lambda examples: overlap_predictions(examples, threshold).values())
     trees = fit_counted_features_by_folds(rows)
     if trees is None:
         hint = f"name more labelled rows, or leave out the judge {COUNTED}"
@@ -198,13 +180,15 @@ def fit_counted_features(rows: Sequence[Example]) -> Detector:
     return FunctionDetector(lambda examples: trees.predictions(examples).values())
 
 
-def judge_by_entailment(model: Entailment) -> Detector:
+@dataclass(frozen=True, slots=True)
+class EntailmentJudge:
     """Labels a response hallucinated unless entailment is the most probable class; the score is 1 - P(entailment)."""
 
-    def predict(examples: Sequence[Example]) -> Iterator[Prediction]:
-        found = model.entailment([e.knowledge for e in examples], [e.response for e in examples])
+    model: Entailment
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields one prediction for each example."""
+        found = self.model.entailment([e.knowledge for e in examples], [e.response for e in examples])
         for example, row in zip(examples, found, strict=True):
             label = FAITHFUL if int(row.argmax()) == ENTAILMENT else HALLUCINATED
             yield Prediction(id=example.id, label=label, score=float(1 - row[ENTAILMENT]))
-
-    return FunctionDetector(predict)

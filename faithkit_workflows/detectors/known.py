@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urldefrag
 
 from tqdm.auto import tqdm
@@ -60,7 +60,21 @@ class KnownLoader:
         """
         known = known_detectors()[name]
         if known.reads in LANGUAGE_MODELS:
-            return _load_language_model(known, path, precision)
+            if path.startswith(SERVERS):
+                url, model = urldefrag(path)
+                engine = build_text_engine(EngineOptions(name=OPENAI, model=model or known.hub, base_url=url))
+            elif known.served and not path:
+                hint = f"serve {known.hub}, for instance with vLLM, and checkpoint={known.name}:http://HOST:8000/v1"
+                raise UserError(f"{known.name} runs on a server: {known.served}, which is not run here", hint=hint)
+            else:
+                engine = load_local(find_source(known, path), LocalOptions(precision=precision))
+            if known.reads != READS_JUDGE:
+                return GuardianChecker(known, engine)
+            header = PromptHeader(reply=known.reply, hallucinated=known.hallucinated, faithful=known.faithful)
+            template = PromptTemplate(known.prompt, system=known.system, name=known.name, header=header)
+            asking = AskOptions(max_new_tokens=known.new_tokens or None)
+            judge = Judge(engine, asking, template=template, name=known.name)
+            return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
         if path.startswith(SERVERS):
             problem, hint = f"{name} does not run on a server", f"checkpoint={name}, or checkpoint={name}:FOLDER"
             raise UserError(problem, place=path, hint=hint)
@@ -88,27 +102,6 @@ class KnownLoader:
             threshold=None if is_judge else f"{THRESHOLD}, as {known.hub} is used",
             reason="others trained it, and its rows are not recorded",
         )
-
-
-def _load_language_model(known: KnownDetector, path: str, precision: str) -> Detector:
-    engine = _load_engine(known, path, precision)
-    if known.reads != READS_JUDGE:
-        return GuardianChecker(known, engine)
-    header = PromptHeader(reply=known.reply, hallucinated=known.hallucinated, faithful=known.faithful)
-    template = PromptTemplate(known.prompt, system=known.system, name=known.name, header=header)
-    options = AskOptions(max_new_tokens=known.new_tokens or None)
-    judge = Judge(engine, options, template=template, name=known.name)
-    return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
-
-
-def _load_engine(known: KnownDetector, path: str, precision: str) -> TextEngine:
-    if path.startswith(SERVERS):
-        url, model = urldefrag(path)
-        return build_text_engine(EngineOptions(name=OPENAI, model=model or known.hub, base_url=url))
-    if known.served and not path:
-        hint = f"serve {known.hub}, for instance with vLLM, and checkpoint={known.name}:http://HOST:8000/v1"
-        raise UserError(f"{known.name} runs on a server: {known.served}, which is not run here", hint=hint)
-    return load_local(find_source(known, path), LocalOptions(precision=precision))
 
 
 def find_source(known: KnownDetector, argument: str, base: str = "") -> str:
@@ -148,16 +141,16 @@ def check_source(checkpoint: str) -> None:
         find_source(known, argument)
 
 
+@dataclass(eq=False, repr=False)
 class PromptedTagger:
     """A tagger whose context is a prompt around question and passages.
 
     Prompts beyond the model's length are read in windows, and a token takes its lowest probability of them.
     """
 
-    numbers_passages = True
-
-    def __init__(self, known: KnownDetector, tagger: Tagger):
-        self.known, self.tagger = known, tagger
+    known: KnownDetector
+    tagger: Tagger
+    numbers_passages: ClassVar[bool] = True
 
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated; the tagger may be in use elsewhere."""
@@ -222,26 +215,23 @@ class ClaimJudge:
         asked = [
             replace(one, response=claim, spans=None) for one, own in zip(examples, claims, strict=True) for claim in own
         ]
-        found = self.judge.predict_examples(asked, progress=progress)
+        judged = self.judge.predict_examples(asked, progress=progress)
         for example, own in zip(examples, claims, strict=True):
-            yield _join_claims(example.id, list(islice(found, len(own))))
+            found = list(islice(judged, len(own)))
+            labels, scores = {one.label for one in found}, [one.score for one in found if one.score is not None]
+            # A sentence without a verdict counts only if none is hallucinated.
+            label = next(label for label in (HALLUCINATED, UNPARSED, FAITHFUL) if label in labels)
+            score = max(scores) if len(scores) == len(found) else None
+            lost = [one.text for one in found if one.failed] if label == UNPARSED else []
+            yield Prediction(id=example.id, label=label, score=score, text=(lost or [""])[0], failed=bool(lost))
 
 
-def _join_claims(name: str, found: Sequence[Prediction]) -> Prediction:
-    """Joins the predictions of a response's sentences; one without a verdict counts only if none is hallucinated."""
-    labels = {one.label for one in found}
-    label = next(label for label in (HALLUCINATED, UNPARSED, FAITHFUL) if label in labels)
-    scores = [one.score for one in found if one.score is not None]
-    score = max(scores) if len(scores) == len(found) else None
-    lost = [one for one in found if one.failed] if label == UNPARSED else []
-    return Prediction(id=name, label=label, score=score, text=lost[0].text if lost else "", failed=bool(lost))
-
-
+@dataclass(eq=False, repr=False)
 class GuardianChecker:
     """A model whose chat template writes the question about a response and the documents (Granite Guardian)."""
 
-    def __init__(self, known: KnownDetector, engine: TextEngine):
-        self.known, self.engine = known, engine
+    known: KnownDetector
+    engine: TextEngine
 
     def __repr__(self) -> str:
         return f"GuardianChecker({self.known.name!r})"
@@ -254,20 +244,18 @@ class GuardianChecker:
         quiet = not arguments.read_flag("progress", progress)
         for begin in tqdm(range(0, len(examples), REQUESTS_AT_ONCE), "checking", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + REQUESTS_AT_ONCE]
-            requests = [self.request(str(number), example) for number, example in enumerate(chunk)]
+            requests = [
+                Request(
+                    str(number),
+                    (Message(ASSISTANT, example.response),),
+                    {**self.known.template, "documents": [{"doc_id": "0", "text": example.knowledge}]},
+                )
+                for number, example in enumerate(chunk)
+            ]
             replies = {reply.id: reply for reply in self.engine.generate(requests, decoding)}
             for request, example in zip(requests, chunk, strict=True):
                 reply = replies[request.id]
                 text = reply.texts[0] if reply.texts else reply.problem
-                label = self.read_reply(text) if reply.texts else UNPARSED
+                words = self.known.hallucinated, self.known.faithful
+                label = read_pattern(text, words) if reply.texts else UNPARSED
                 yield Prediction(id=example.id, label=label, text=text, failed=not reply.texts)
-
-    def request(self, name: str, example: Example) -> Request:
-        """Makes the request about an example."""
-        documents = [{"doc_id": "0", "text": example.knowledge}]
-        message = Message(ASSISTANT, example.response)
-        return Request(name, (message,), {**self.known.template, "documents": documents})
-
-    def read_reply(self, text: str) -> str:
-        """Parses the verdict of a reply."""
-        return read_pattern(text, (self.known.hallucinated, self.known.faithful))

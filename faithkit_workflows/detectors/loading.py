@@ -18,31 +18,9 @@ from judge.options import AskOptions
 
 if TYPE_CHECKING:  # most detectors ask no language model
     from faithkit.inference.openai_engine import Usage
-    from judge.judge import Judge
     from judge.questions import Asker, Question
 
 log = logging.getLogger("faithkit")
-
-
-def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> "Judge":
-    """Loads the judge of the blocks `engine` and `judge`.
-
-    Args:
-        shots: Examples in its prompt, unless the block names a file with examples.
-    """
-    from faithkit.inference.text_engines import build_text_engine
-    from judge.judge import Judge
-    from judge.settings import stored_judge
-
-    options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
-    if options.name == OPENAI or not options.model:
-        return Judge.trained(build_text_engine(options), None, asked, shots=shots, name=str(options.model))
-    source, settings = stored_judge(options.model)
-    engine = build_text_engine(replace(options, model=source))
-    judge = Judge.trained(engine, settings, asked, shots=shots, name=options.model)
-    if settings and judge.prompts.each != [settings.template]:
-        log.warning("%s was trained with judge.ask=%s and the built-in prompt", options.model, settings.ask)
-    return judge
 
 
 def load_asker(
@@ -65,7 +43,7 @@ def load_asker(
 def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedModel:
     """Describes the judge's model for the record of where predictions come from."""
     options = EngineOptions(**config["engine"])
-    assert options.model is not None, "load_judge has refused it"
+    assert options.model is not None, "load_engine has refused it"
     if options.name == OPENAI:
         return UsedModel(role=role, path=options.model, reason="the training data of a server's model are not known")
     return describe_model(options.model, role)
@@ -136,17 +114,13 @@ def load_detector(
         raise UserError(
             f"{name} is for a {takers}, and this is a {kind.name}", place=checkpoint, hint=f"leave {name} out"
         )
-    if kind is BUILT_IN[JUDGE] and not is_trained_judge(path):
-        problem = "%s is a language model that was not trained to find hallucinations"
-        log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
+    if kind is BUILT_IN[JUDGE]:
+        from judge.settings import stored_judge
+
+        if stored_judge(path)[1] is None:
+            problem = "%s is a language model that was not trained to find hallucinations"
+            log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
     return kind.load(path, **given)
-
-
-def is_trained_judge(path: str) -> bool:
-    """Whether a language model was trained to find hallucinations."""
-    from judge.settings import stored_judge
-
-    return stored_judge(path)[1] is not None
 
 
 def load_described(config: Mapping[str, Any], examples: Callable[[], Sequence[Any]] | None = None) -> LoadedDetector:
@@ -180,8 +154,24 @@ def load_checkpoint(config: Mapping[str, Any]) -> LoadedDetector:
 def load_engine(
     config: Mapping[str, Any], role: str = CHECKPOINT, examples: Callable[[], Sequence[Any]] | None = None
 ) -> LoadedDetector:
-    """Loads the judge that `engine` and `judge` name."""
-    judge = load_judge(config, examples() if examples else ())
+    """Loads the judge that `engine` and `judge` name.
+
+    Args:
+        examples: Draws the examples of its prompt, unless the block names a file with examples.
+    """
+    from faithkit.inference.text_engines import build_text_engine
+    from judge.judge import Judge
+    from judge.settings import stored_judge
+
+    shots = examples() if examples else ()
+    options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
+    source, settings = options.model, None
+    if options.model and options.name != OPENAI:
+        source, settings = stored_judge(options.model)
+    engine = build_text_engine(replace(options, model=source))
+    judge = Judge.trained(engine, settings, asked, shots=shots, name=str(options.model))
+    if settings and judge.prompts.each != [settings.template]:
+        log.warning("%s was trained with judge.ask=%s and the built-in prompt", options.model, settings.ask)
     return LoadedDetector(judge, [describe_judge(config, role)], lambda: log_usage(judge.engine))
 
 

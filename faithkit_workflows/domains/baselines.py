@@ -61,32 +61,22 @@ Counts = dict[str, float]
 
 def measure_response_only(examples: Sequence[Example], *, num_resamples: int = 1000) -> dict[str, Metric]:
     """Computes the AUROC of each kind of features, with its interval; kinds that the set does not have are left out."""
-    kinds: dict[str, Callable[[Example], Counts]] = {
-        LENGTH: _count_length,
-        PUNCTUATION: _count_marks,
-        WORDS: _count_words,
-        KNOWLEDGE: lambda example: {"knowledge": len(unicode_words(example.knowledge))},
-        ALL: lambda example: _count_length(example) | _count_marks(example) | _count_words(example),
-    }
-    if len({_author(example) for example in examples}) > 1:
-        kinds[AUTHOR] = lambda example: {f"by {_author(example)}": 1.0}
+    counts = [_count(example) for example in examples]
     found = {}
     for kind in KINDS:
-        if kind in kinds and (metric := _measure(examples, [kinds[kind](one) for one in examples], num_resamples)):
+        of_kind = [of_row[kind] for of_row in counts]
+        if kind == AUTHOR and len({name for of_row in of_kind for name in of_row}) < 2:
+            continue
+        if metric := _measure(examples, of_kind, num_resamples):
             found[kind] = metric
     return found
 
 
-def _count_length(example: Example) -> Counts:
-    words = unicode_words(example.response)
-    characters = len(example.response)
-    return {"#words": len(words), "#log words": np.log1p(len(words)), "#per word": characters / max(1, len(words))}
-
-
-def _count_marks(example: Example) -> Counts:
+def _count(example: Example) -> dict[str, Counts]:
+    """Counts the features of a row, by kind."""
     text, words = example.response, unicode_words(example.response)
-    counts = {f"#{mark}": float(text.count(mark)) for mark in MARKS}
-    return counts | {
+    length = {"#words": len(words), "#log words": np.log1p(len(words)), "#per word": len(text) / max(1, len(words))}
+    marks = {f"#{mark}": float(text.count(mark)) for mark in MARKS} | {
         "#capitals": sum(character.isupper() for character in text) / max(1, len(text)),
         "#digits": sum(character.isdigit() for character in text) / max(1, len(text)),
         "#starts lower": float(text[:1].islower()),
@@ -94,47 +84,45 @@ def _count_marks(example: Example) -> Counts:
         "#negations": sum(word in NEGATIONS for word in words),
         "#first person": sum(word in FIRST_PERSON for word in words),
     }
-
-
-def _count_words(example: Example) -> Counts:
-    words = unicode_words(example.response)
-    return dict.fromkeys([*words, *(" ".join(pair) for pair in pairwise(words))], 1.0)
-
-
-def _author(example: Example) -> str:
-    return next((str(example.meta[name]) for name in AUTHOR_FIELDS if example.meta.get(name) is not None), "")
+    grams = dict.fromkeys([*words, *(" ".join(pair) for pair in pairwise(words))], 1.0)
+    author = next((str(example.meta[name]) for name in AUTHOR_FIELDS if example.meta.get(name) is not None), "")
+    return {
+        LENGTH: length,
+        PUNCTUATION: marks,
+        WORDS: grams,
+        AUTHOR: {f"by {author}": 1.0},
+        KNOWLEDGE: {"knowledge": len(unicode_words(example.knowledge))},
+        ALL: length | marks | grams,
+    }
 
 
 def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resamples: int) -> Metric | None:
+    from sklearn.feature_extraction import DictVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
     by_id = {example.id: of_row for example, of_row in zip(examples, counts, strict=True)}
     predictions: dict[str, Prediction] = {}
     for others, held_out in folds_by_group(examples):
         gold = np.array([example.label == HALLUCINATED for example in others])
         if not 0 < gold.sum() < len(gold):
             return None
-        model = _fit([by_id[example.id] for example in others], gold)
+        of_others = [by_id[example.id] for example in others]
+        num_rows = Counter(name for of_row in of_others for name in of_row)
+        # "#" is a constant feature, because there may be no other.
+        kept = [{"#": 1.0} | {name: n for name, n in row.items() if num_rows[name] >= MIN_ROWS} for row in of_others]
+        model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(C=1.0, max_iter=500))
+        model.fit(kept, gold)
         # The training rows' mean is subtracted: a fold with more rows of a class leaves fewer of it for training, so
         # raw log-odds would order the folds the wrong way round.
-        mean = model.decision_function([by_id[example.id] for example in others]).mean()
+        mean = model.decision_function(of_others).mean()
         scores = apply_temperature(model.decision_function([by_id[example.id] for example in held_out]) - mean, 1.0)
         predictions |= predict_by_threshold((example.id for example in held_out), scores, 0.5)
     if len(predictions) < len(examples):
         return None
     outcomes = join_outcomes(examples, predictions)
     return classification_metrics(outcomes, num_resamples=num_resamples).metrics.get("auroc")
-
-
-def _fit(counts: Sequence[Counts], gold: NDArray[np.bool_]) -> Any:
-    from sklearn.feature_extraction import DictVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import MaxAbsScaler
-
-    num_rows = Counter(name for of_row in counts for name in of_row)
-    # "#" is a constant feature, because there may be no other.
-    kept = [{"#": 1.0} | {name: n for name, n in of_row.items() if num_rows[name] >= MIN_ROWS} for of_row in counts]
-    model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(C=1.0, max_iter=500))
-    return model.fit(kept, gold)
 
 
 GRAMS, COSINE, NLI = "unknown 4-grams", "cosine", "not entailed"
@@ -155,10 +143,6 @@ class Features:
         self.folder, self.encoder = folder, encoder
         self._model_key = cache(model_key)  # the files of a model are hashed once for all domains
 
-    def columns(self, *, nli: bool) -> list[str]:
-        """Lists the names of the features."""
-        return [*FEATURES, GRAMS, *([COSINE] if self.encoder else []), *([NLI] if nli else [])]
-
     def compute(self, name: str, examples: Sequence[Example], nli: str | None) -> Values:
         """Computes the features of examples [examples, features].
 
@@ -174,7 +158,14 @@ class Features:
             cosines = self._load_or(name, examples, encoder, lambda: compute_cosines(encoder, knowledge, responses))
             blocks.append(cosines[:, None])
         if nli:
-            scores = self._load_or(name, examples, nli, lambda: _not_entailed(nli, knowledge, responses))
+            from faithkit_workflows.detectors.entailment import load_entailment
+
+            scores = self._load_or(
+                name,
+                examples,
+                nli,
+                lambda: 1 - load_entailment(nli).entailment(knowledge, responses)[:, ENTAILMENT],
+            )
             blocks.append(scores[:, None])
         return np.concatenate(blocks, axis=1)
 
@@ -215,45 +206,35 @@ def split_pieces(text: str) -> list[str]:
 
 
 def compute_cosines(encoder: str, knowledge: Sequence[str], responses: Sequence[str]) -> Values:
-    """Computes the cosine of each response with the most similar piece of its knowledge [pairs]."""
+    """Computes the cosine of each response with the most similar piece of its knowledge [pairs].
+
+    A text is encoded as the mean of its tokens' last states, scaled to length 1.
+    """
+    import torch
+
     from faithkit.metrics.responses.pretrained import load_pretrained
 
     if not len(responses):
         return np.zeros(0)
     model, tokenizer, device = load_pretrained("AutoModel", encoder)
-    texts = set(responses) | {piece for text in knowledge for piece in split_pieces(text)}
-    vectors = _mean_vectors(model, tokenizer, device, sorted(texts, key=lambda text: (len(text), text)))
-    return np.array(
-        [
-            max(float(vectors[piece] @ vectors[response]) for piece in split_pieces(text))
-            for text, response in zip(knowledge, responses, strict=True)
-        ]
-    )
-
-
-def _mean_vectors(model: Any, tokenizer: Any, device: Any, texts: Sequence[str]) -> dict[str, Values]:
-    """Encodes texts as the mean of their tokens' last states, scaled to length 1."""
-    import torch
-
+    found = set(responses) | {piece for text in knowledge for piece in split_pieces(text)}
+    texts = sorted(found, key=lambda text: (len(text), text))
     vectors: dict[str, Values] = {}
     with torch.inference_mode():
         for begin in range(0, len(texts), BATCH_SIZE):
-            batch = list(texts[begin : begin + BATCH_SIZE])
+            batch = texts[begin : begin + BATCH_SIZE]
             inputs = tokenizer(batch, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
             states = model(**inputs.to(device)).last_hidden_state.float()  # [texts, tokens, hidden]
             present = inputs["attention_mask"][..., None].float()
             mean = (states * present).sum(1) / present.sum(1).clamp(min=1)
             units = torch.nn.functional.normalize(mean, dim=-1).double().cpu().numpy()
             vectors |= dict(zip(batch, units, strict=True))
-    return vectors
-
-
-def _not_entailed(nli: str, knowledge: Sequence[str], responses: Sequence[str]) -> Values:
-    """Computes the probability that a knowledge does not entail its response [pairs]."""
-    from faithkit_workflows.detectors.entailment import load_entailment
-
-    scores: Values = 1 - load_entailment(nli).entailment(knowledge, responses)[:, ENTAILMENT]
-    return scores
+    return np.array(
+        [
+            max(float(vectors[piece] @ vectors[response]) for piece in split_pieces(text))
+            for text, response in zip(knowledge, responses, strict=True)
+        ]
+    )
 
 
 THRESHOLD = 0.5
@@ -302,7 +283,7 @@ class DomainBaselines:
             part: The part of the domain that the examples are, for file names.
         """
         nli = self.find_nli(name)
-        columns = self.features.columns(nli=nli is not None)
+        columns = [*FEATURES, GRAMS, *([COSINE] if self.features.encoder else []), *([NLI] if nli else [])]
         rows: dict[str, tuple[Values, NDArray[np.bool_]]] = {}
         for other, fit_rows in self.fit_rows.items():
             gold = np.array([example.label == HALLUCINATED for example in fit_rows.inputs], bool)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +39,10 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     domains = read_all_domains(block)
     tested = {name: rows.select_part(part) for name, rows in domains.items()}
     if is_test_access(part, block["path"]):
-        record_test_accesses(tested, str(config["checkpoint"] or config["predictions"]))
+        accessed = {"by": str(config["checkpoint"] or config["predictions"])}
+        with JsonlAppender(_accesses_file()) as file:
+            for name in tested:
+                file.append({"domain": name, **accessed, "at": datetime.now(UTC).isoformat(timespec="seconds")})
     inputs = [example for rows in tested.values() for example in rows.inputs]
     predictions, models, notes = _predict(run, config, inputs)
     features = Features(run.path / "features", encoder=block["encoder"])
@@ -121,17 +124,6 @@ def find_nli_leaks(baselines: DomainBaselines, tested: Mapping[str, Rows]) -> li
 def is_test_access(part: str, root: str) -> bool:
     """Reports whether scoring a part uses held-out labels; those of the embedded corpus are not counted."""
     return part != DEV and root != EMBEDDED
-
-
-def record_test_accesses(domains: Iterable[str], scored_by: str) -> None:
-    """Appends a line for each domain to the list of accesses to held-out rows.
-
-    Args:
-        scored_by: The checkpoint or predictions file.
-    """
-    with JsonlAppender(_accesses_file()) as file:
-        for name in domains:
-            file.append({"domain": name, "by": scored_by, "at": datetime.now(UTC).isoformat(timespec="seconds")})
 
 
 def count_test_accesses() -> Counter[str]:

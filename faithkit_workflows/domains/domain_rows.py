@@ -44,17 +44,14 @@ def read_domains(blocks: Mapping[str, Mapping[str, Any]], only: Sequence[str] | 
         only: The names of those to read; None for all.
     """
     chosen = {name: Domain(name=name, **block) for name, block in blocks.items() if only is None or name in only}
-
-    def related(domain: Domain) -> frozenset[str]:
-        kinds = ("texts", "corpora", "authors")
-        others = {
-            name
-            for name, other in chosen.items()
-            if any(set(getattr(domain, kind)) & set(getattr(other, kind)) for kind in kinds)
-        }
-        return frozenset({domain.name} | others)
-
-    return {name: replace(domain, related_domains=related(domain)) for name, domain in chosen.items()}
+    found = {}
+    for name, domain in chosen.items():
+        related = {name}
+        for kind in ("texts", "corpora", "authors"):
+            own = set(getattr(domain, kind))
+            related |= {key for key, other in chosen.items() if own & set(getattr(other, kind))}
+        found[name] = replace(domain, related_domains=frozenset(related))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,40 +213,42 @@ def report_domains(
     names = {baseline.key: baseline.name for test in tests for baseline in test.baselines}
     tables = [_model_table(domains, mean, title), _baselines_table(domains, mean, names, title)]
     if any(domain.coverage for domain in domains):
-        tables.append(_coverage_table(domains, title))
+        heads = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES}
+        heads |= {"judged_at_90": "judged at 0.9", "accuracy_judged_at_90": "right of these"}
+        covered = ((one.test.row_title, one.coverage) for one in domains if one.coverage)
+        line = "accuracy over the most confident 100, 80, 50% (ties included), and over those of at least 0.9"
+        head = f"{title}: where it may abstain, percent"
+        tables.append(score_table(head, "domain", heads, covered, caption=[line]))
     if any(test.response_only for test in tests):
-        tables.append(_response_only_table(tests, title))
+        kinds = list(dict.fromkeys(kind for test in tests for kind in test.response_only))
+        rows = ((test.title, test.response_only) for test in tests)
+        line = (
+            "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is chance"
+        )
+        head = f"{title}: prediction without the knowledge, AUROC in percent"
+        tables.append(score_table(head, "domain", kinds, rows, caption=[line]))
     examples = [example for test in tests for example in test.examples]
     predictions = {id_: prediction for test in tests for id_, prediction in test.predictions.items()}
     chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if chosen:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
-    pairs = [(example, predictions[example.id]) for example in chosen]
-    return Report(
-        metrics=metrics,
-        headline=(_headline_table(domains, mean, names, title),),
-        tables=tuple(tables),
-        notes=tuple(_compare_with_best_baselines(domains)),
-        samples=tuple(build_sample(e, gold=e.label, label=p.label, score=p.score) for e, p in pairs),
-    )
-
-
-def _compare_with_best_baselines(domains: Sequence[ScoredDomain]) -> list[str]:
-    """Counts the domains where the model is clearly above, or below, the best baseline."""
     best = {
         domain.test.name: min(domain.scores.differences.values(), key=lambda difference: difference.value)
         for domain in domains
         if domain.scores.differences and not domain.test.extra
     }
-    if not best:
-        return []
-
-    def listed(names: Sequence[str]) -> str:
-        return f"{len(names)}{{of}} ({', '.join(names)})" if names else "0{of}"
-
-    above = listed([name for name, difference in best.items() if difference.low > 0]).format(of=f" of {len(best)}")
-    below = listed([name for name, difference in best.items() if difference.high < 0]).format(of="")
-    return [f"against the best baseline of each domain: clearly above on {above}, clearly below on {below}"]
+    above = [name for name, difference in best.items() if difference.low > 0]
+    below = [name for name, difference in best.items() if difference.high < 0]
+    first, last = (f" ({', '.join(names)})" if names else "" for names in (above, below))
+    counts = f"clearly above on {len(above)} of {len(best)}{first}, clearly below on {len(below)}{last}"
+    pairs = [(example, predictions[example.id]) for example in chosen]
+    return Report(
+        metrics=metrics,
+        headline=(_headline_table(domains, mean, names, title),),
+        tables=tuple(tables),
+        notes=(f"against the best baseline of each domain: {counts}",) if best else (),
+        samples=tuple(build_sample(e, gold=e.label, label=p.label, score=p.score) for e, p in pairs),
+    )
 
 
 def _headline_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mapping[str, str], title: str) -> Table:
@@ -325,22 +327,3 @@ def _baselines_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mappi
     )
     title, heads = f"{title}: AUROC minus each baseline's, percent", ("AUROC", "macro-F1", "model - baseline", "p")
     return new_number_table(title, "domain", heads, rows(), caption=lines, no_wrap=["p"], min_width=19)
-
-
-def _coverage_table(domains: Sequence[ScoredDomain], title: str) -> Table:
-    """Shows the model's accuracy on its most confident rows."""
-    heads = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES}
-    heads |= {"judged_at_90": "judged at 0.9", "accuracy_judged_at_90": "right of these"}
-    rows = ((one.test.row_title, one.coverage) for one in domains if one.coverage)
-    line = "accuracy over the most confident 100, 80, 50% (ties included), and over those of at least 0.9"
-    title = f"{title}: where it may abstain, percent"
-    return score_table(title, "domain", heads, rows, caption=[line])
-
-
-def _response_only_table(tests: Sequence[DomainTest], title: str) -> Table:
-    """Shows how well each domain's labels can be predicted without the knowledge."""
-    kinds = list(dict.fromkeys(kind for test in tests for kind in test.response_only))
-    rows = ((test.title, test.response_only) for test in tests)
-    line = "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is chance"
-    title = f"{title}: prediction without the knowledge, AUROC in percent"
-    return score_table(title, "domain", kinds, rows, caption=[line])

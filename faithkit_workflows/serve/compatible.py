@@ -7,7 +7,7 @@ that they know and this service does not need are ignored. Scores are P(hallucin
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request
@@ -186,25 +186,47 @@ class ChatReply(BaseModel):
 def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
     """Adds the routes."""
 
-    async def check_lettuce(request: Request, body: LettuceRequest) -> tuple[Row, CheckResult]:
+    async def mark(request: Request, body: LettuceRequest) -> list[LettuceSpan]:
+        """Marks spans; a model without spans marks the whole answer that it calls hallucinated."""
         row = Row(knowledge=list(body.contexts), response=body.answer, question=body.question)
         _, (verdict,) = await service.check([row], None, request.scope["state"], field="")
-        return row, verdict
+        if verdict.label == HALLUCINATED and not verdict.spans:
+            score = _score(verdict)
+            return [LettuceSpan(start=0, end=len(body.answer), text=body.answer, hallucination_score=score)]
+        return [
+            LettuceSpan(
+                start=one.start,
+                end=one.end,
+                text=one.text,
+                hallucination_score=_score(verdict) if one.probability is None else one.probability,
+            )
+            for one in verdict.spans
+        ]
 
     @app.post("/v1/lettucedetect/spans", summary="As LettuceDetect's server: spans", responses=refusals)
     async def lettuce_spans(request: Request, body: Annotated[LettuceRequest, Body()]) -> LettuceSpans:
-        _, verdict = await check_lettuce(request, body)
-        return LettuceSpans(predictions=_lettuce_spans(verdict, body.answer))
+        return LettuceSpans(predictions=await mark(request, body))
 
     @app.post("/v1/lettucedetect/token", summary="As LettuceDetect's server: tokens", responses=refusals)
     async def lettuce_tokens(request: Request, body: Annotated[LettuceRequest, Body()]) -> LettuceTokens:
-        _, verdict = await check_lettuce(request, body)
-        return LettuceTokens(predictions=_lettuce_tokens(verdict, body.answer))
+        spans, tokens = await mark(request, body), []
+        for found in re.finditer(r"\s*\S+|\s+$", body.answer):
+            inside = [one.hallucination_score for one in spans if one.start < found.end() and found.start() < one.end]
+            tokens.append(LettuceToken(token=found.group(), hallucination_score=max(inside, default=0.0)))
+        return LettuceTokens(predictions=tokens)
 
     @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
     async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:
         state = request.scope["state"]
-        name, verdicts = await service.check(_pair_rows(body), body.model, state, field="text_2")
+        first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
+        second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
+        if len(first) == 1:
+            first = first * len(second)
+        if len(first) != len(second):
+            message = f"text_1 has {len(first)} texts and text_2 has {len(second)}"
+            raise Problem("invalid_request", message, "send equally many, or one text_1", field="text_2")
+        rows = [Row(knowledge=knowledge, response=response) for knowledge, response in zip(first, second, strict=True)]
+        name, verdicts = await service.check(rows, body.model, state, field="text_2")
         scores = [PairScore(index=place, score=_score(one)) for place, one in enumerate(verdicts)]
         return ScoreReply(id=f"score-{state['request_id']}", created=int(time.time()), model=name, data=scores)
 
@@ -229,37 +251,11 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
     async def complete(request: Request, body: Annotated[ChatRequest, Body()]) -> Any:
         state = request.scope["state"]
         name, (verdict,) = await service.check([chat_row(body.messages)], body.model, state, field="")
-        reply = ChatReply(
-            id=f"chatcmpl-{state['request_id']}",
-            created=int(time.time()),
-            model=name,
-            choices=[ChatChoice(message=ChatReplyMessage(content=verdict.model_dump_json()))],
-        )
-        return StreamingResponse(_chunks(reply), media_type="text/event-stream") if body.stream else reply
-
-
-def _lettuce_spans(verdict: CheckResult, answer: str) -> list[LettuceSpan]:
-    """Returns the spans; a model without spans marks the whole answer that it calls hallucinated."""
-    if verdict.label == HALLUCINATED and not verdict.spans:
-        return [LettuceSpan(start=0, end=len(answer), text=answer, hallucination_score=_score(verdict))]
-    return [
-        LettuceSpan(
-            start=one.start,
-            end=one.end,
-            text=one.text,
-            hallucination_score=_score(verdict) if one.probability is None else one.probability,
-        )
-        for one in verdict.spans
-    ]
-
-
-def _lettuce_tokens(verdict: CheckResult, answer: str) -> list[LettuceToken]:
-    spans = _lettuce_spans(verdict, answer)
-    tokens = []
-    for found in re.finditer(r"\s*\S+|\s+$", answer):
-        inside = [one.hallucination_score for one in spans if one.start < found.end() and found.start() < one.end]
-        tokens.append(LettuceToken(token=found.group(), hallucination_score=max(inside, default=0.0)))
-    return tokens
+        about: dict[str, Any] = {"id": f"chatcmpl-{state['request_id']}", "created": int(time.time()), "model": name}
+        content = verdict.model_dump_json()
+        if body.stream:
+            return StreamingResponse(_chunks(about, content), media_type="text/event-stream")
+        return ChatReply(**about, choices=[ChatChoice(message=ChatReplyMessage(content=content))])
 
 
 def _score(verdict: CheckResult) -> float:
@@ -268,20 +264,13 @@ def _score(verdict: CheckResult) -> float:
     return float(verdict.label == HALLUCINATED)
 
 
-def _pair_rows(body: ScoreRequest) -> list[Row]:
-    """Pairs the texts; one text is paired with each of the others.
-
-    Raises:
-        Problem: There are several of both, and not equally many.
-    """
-    first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
-    second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
-    if len(first) == 1:
-        first = first * len(second)
-    if len(first) != len(second):
-        message = f"text_1 has {len(first)} texts and text_2 has {len(second)}"
-        raise Problem("invalid_request", message, "send equally many, or one text_1", field="text_2")
-    return [Row(knowledge=knowledge, response=response) for knowledge, response in zip(first, second, strict=True)]
+def _chunks(about: dict[str, Any], content: str) -> Iterator[str]:
+    """Writes a reply as a stream of one piece."""
+    for delta, reason in (({"role": "assistant", "content": content}, None), ({}, "stop")):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        head = {"id": about["id"], "object": "chat.completion.chunk"}
+        yield f"data: {json.dumps(head | about | {'choices': [choice]})}\n\n"
+    yield "data: [DONE]\n\n"
 
 
 def chat_row(messages: list[ChatMessage]) -> Row:
@@ -304,15 +293,3 @@ def chat_row(messages: list[ChatMessage]) -> Row:
         response=last.text,
         history=[DialogueTurn(speaker=one.role, text=one.text) for one in turns] or None,
     )
-
-
-async def _chunks(reply: ChatReply) -> AsyncIterator[str]:
-    """Writes the reply as a stream of one piece."""
-    delta = {"role": "assistant", "content": reply.choices[0].message.content}
-    head = {"id": reply.id, "object": "chat.completion.chunk", "created": reply.created, "model": reply.model}
-    for choice in (
-        {"index": 0, "delta": delta, "finish_reason": None},
-        {"index": 0, "delta": {}, "finish_reason": "stop"},
-    ):
-        yield f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
-    yield "data: [DONE]\n\n"

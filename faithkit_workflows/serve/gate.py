@@ -5,6 +5,7 @@ sends slowly, or goes away, ends its own request only, and drops its rows from t
 """
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -15,7 +16,7 @@ from starlette.routing import BaseRoute
 
 from faithkit_workflows.serve.keys import find_name
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.telemetry import RECEIVE, Telemetry
+from faithkit_workflows.serve.telemetry import RECEIVE, Telemetry, access_log
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +24,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 DOCUMENT = "/openapi.json"  # FastAPI's own route
-BODY_METHODS = ("POST", "PUT", "PATCH")
 NUM_BUFFERED = 16  # largest bodies that are in memory at a time
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -177,10 +177,25 @@ class _Request:
                     await self._answer()
                 except Problem as problem:
                     self.facts["code"] = problem.code
-                    await self._refuse(problem)
+                    if not self.has_begun:  # a stream ends where it is
+                        reply: Response = JSONResponse(problem.body(self.id), problem.status, problem.headers)
+                        await reply(self.scope, self._receive, self.send)
         finally:
             self.gate.telemetry.in_flight.dec()
-            self._log()
+            seconds = time.perf_counter() - self.began
+            if code := self.facts.get("code"):
+                self.gate.telemetry.errors.labels(code).inc()
+            self.gate.telemetry.requests.labels(self.route, str(self.status)).observe(seconds)
+            line = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "request_id": self.id,
+                "client": self.client,
+                "method": self.method,
+                "path": self.path,
+                "status": self.status,
+                "seconds": round(seconds, 4),
+            }
+            access_log.info(json.dumps(line | self.facts))
 
     @property
     def route(self) -> str:
@@ -196,7 +211,7 @@ class _Request:
             await self._within(self.gate.app(self.scope, self._receive, self.send), None)
             return
         body: bytes | None = b""
-        if self.method in BODY_METHODS and self.path not in self.gate.open_paths:
+        if self.method in ("POST", "PUT", "PATCH") and self.path not in self.gate.open_paths:
             self.gate.on_receiving(1)
             try:
                 body = await self.gate.read(self._receive)
@@ -245,38 +260,11 @@ class _Request:
         if message["type"] == "http.response.start":
             self.status, self.has_begun = message["status"], True
             added = SAFE | {"X-Request-Id": self.id}
-            if self._has_unread_body():
-                added["Connection"] = "close"
+            has_body = self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers
+            if has_body and not self.has_read and self.path not in self.gate.streamed_paths:
+                added["Connection"] = "close"  # the rest of the body is not read
             message["headers"] = [
                 *message.get("headers", ()),
                 *((name.lower().encode(), value.encode()) for name, value in added.items()),
             ]
         await self._send(message)
-
-    def _has_unread_body(self) -> bool:
-        """Whether a part of the body is left: the connection cannot be used again, and the rest is not read."""
-        declared = self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers
-        return declared and not self.has_read and self.path not in self.gate.streamed_paths
-
-    async def _refuse(self, problem: Problem) -> None:
-        if self.has_begun:  # a stream ends where it is
-            return
-        reply: Response = JSONResponse(problem.body(self.id), problem.status, problem.headers)
-        await reply(self.scope, self._receive, self.send)
-
-    def _log(self) -> None:
-        seconds = time.perf_counter() - self.began
-        if code := self.facts.get("code"):
-            self.gate.telemetry.errors.labels(code).inc()
-        self.gate.telemetry.requests.labels(self.route, str(self.status)).observe(seconds)
-        self.gate.telemetry.log_request(
-            {
-                "request_id": self.id,
-                "client": self.client,
-                "method": self.method,
-                "path": self.path,
-                "status": self.status,
-                "seconds": round(seconds, 4),
-                **self.facts,
-            }
-        )

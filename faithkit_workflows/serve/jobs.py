@@ -50,7 +50,6 @@ FAILED: Final = "failed"
 ID = re.compile(r"[0-9a-f]{32}")
 FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
-PR_SET_PDEATHSIG = 1
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
@@ -78,7 +77,7 @@ class Job(BaseModel):
 def _end_with_parent() -> None:
     """Lets the kernel end this process with its parent, also after kill -9: the next service resumes its job."""
     assert _PRCTL is not None, "asked where the function is there"
-    _PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class JobRunner:
@@ -188,10 +187,27 @@ class JobRunner:
 
     async def _run(self, job: Job) -> None:
         folder = self.folder / job.id
+        if (folder / RUN).exists():
+            arguments = [f"resume={quote_override(str(folder / RUN))}"]
+        else:
+            (table,) = folder.glob(f"{TABLE}.*")
+            settings = self.service.settings
+            keys = {
+                "path": table,
+                "checkpoint": self.service.models[job.model].checkpoint,
+                "run_dir": folder / RUN,
+                "precision": settings.precision,
+                "on_bad_row": "skip",
+                "threshold": settings.threshold,
+            }
+            arguments = [f"{key}={quote_override(str(value))}" for key, value in keys.items() if value is not None]
+            if labels := settings.labels:
+                classes = (f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
+                arguments.append(f"labels={{{','.join(classes)}}}")
         self.write(job.model_copy(update={"state": RUNNING}))
         with (folder / LOG).open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command(job, folder),
+                *(sys.executable, "-m", "faithkit", "score", *arguments),
                 stdout=output,
                 stderr=output,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -208,25 +224,6 @@ class JobRunner:
             update = {"state": FAILED, "error": error.replace(str(folder), "").strip()[:MAX_SHOWN]}
         self.write(ended.model_copy(update=update))
         log.info("job %s: %s", job.id, update["state"])
-
-    def _command(self, job: Job, folder: Path) -> list[str]:
-        command = [sys.executable, "-m", "faithkit", "score"]
-        if (folder / RUN).exists():
-            return [*command, f"resume={quote_override(str(folder / RUN))}"]
-        (table,) = folder.glob(f"{TABLE}.*")
-        settings = self.service.settings
-        keys = {
-            "path": table,
-            "checkpoint": self.service.models[job.model].checkpoint,
-            "run_dir": folder / RUN,
-            "precision": settings.precision,
-            "on_bad_row": "skip",
-            "threshold": settings.threshold,
-        }
-        labels = settings.labels or {}
-        classes = ",".join(f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
-        command += [f"labels={{{classes}}}"] if labels else []
-        return [*command, *(f"{key}={quote_override(str(value))}" for key, value in keys.items() if value is not None)]
 
     def count_rows(self, job: Job) -> int | None:
         """Counts the rows with a verdict so far."""

@@ -94,12 +94,6 @@ class Row(OwnRequest):
         pairs = [(None, one) if isinstance(one, str) else (one.id, one.text) for one in given]
         return [(str(place) if id_ is None else id_, text) for place, (id_, text) in enumerate(pairs)]
 
-    def num_characters(self) -> int:
-        """Counts the characters of all texts."""
-        turns = sum(len(turn.text) for turn in self.history or ())
-        texts = sum(len(text) for _, text in self.passages())
-        return texts + len(self.response) + len(self.question or "") + turns
-
     def to_example(self, id_: str, join: Callable[[Sequence[str]], str]) -> Example:
         """Makes the record that detectors take, as `faithkit score` does."""
         history = tuple(Turn(speaker=turn.speaker, text=turn.text) for turn in self.history or ())
@@ -131,18 +125,15 @@ class CheckMany(OwnRequest):
     model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
 
 
-def _is_many(value: Any) -> bool:
-    return isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value)
-
-
 def limit_rows(max_rows: int) -> Any:
     """Makes the type of a request with one response, or with at most so many: more are refused before they are read."""
+
+    def choose(value: Any) -> str:
+        return MANY if isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value) else ONE
+
     rows: Any = (Annotated[list[Row], Field(min_length=1, max_length=max_rows, fail_fast=True)], ...)
     limited = create_model("CheckMany", __base__=CheckMany, __doc__=CheckMany.__doc__, rows=rows)
-    return Annotated[
-        Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)],
-        Discriminator(lambda value: MANY if _is_many(value) else ONE),
-    ]
+    return Annotated[Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)], Discriminator(choose)]
 
 
 class SpanEvidence(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence
-from faithkit.records import Example, Prediction, join_passages, number_passages
+from faithkit.records import Example, join_passages, number_passages
 from faithkit_workflows.serve.problems import Problem
 from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Row, SpanEvidence
 
@@ -78,69 +78,47 @@ class ServedModel:
         detector, found = self._detector, dict[int, CheckResult | Exception]()
         for threshold in dict.fromkeys(one.row.threshold for one in asked):
             places = [place for place, one in enumerate(asked) if one.row.threshold == threshold]
-            try:
-                judge = _with_threshold(detector, threshold)
-            except Problem as problem:
+            judge, reason = detector, ""
+            if threshold is not None and not hasattr(detector, "set_threshold"):
+                reason = "this model has no threshold"
+            elif threshold is not None:
+                judge = copy.copy(detector)  # `set_threshold` replaces an attribute, so the original keeps its own
+                try:
+                    judge.set_threshold(threshold)
+                except UserError as error:
+                    reason = error.problem
+            if reason:
+                problem = Problem("threshold_not_supported", reason, "leave threshold out", field="threshold")
                 found |= dict.fromkeys(places, problem)
                 continue
             found |= zip(places, _judge_each(judge, [asked[place] for place in places]), strict=True)
         return [found[place] for place in range(len(asked))]
 
 
-def _with_threshold(detector: Any, threshold: float | None) -> Any:
-    if threshold is None:
-        return detector
-    if not hasattr(detector, "set_threshold"):
-        raise Problem(
-            "threshold_not_supported", "this model has no threshold", "leave threshold out", field="threshold"
-        )
-    changed = copy.copy(detector)  # `set_threshold` replaces an attribute, so the original keeps its own
-    try:
-        changed.set_threshold(threshold)
-    except UserError as error:
-        raise Problem("threshold_not_supported", error.problem, "leave threshold out", field="threshold") from error
-    return changed
-
-
 def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[CheckResult | Exception]:
     threshold, unsure_from = getattr(detector, "threshold", None), getattr(detector, "unsure_from", None)
+    results: list[CheckResult | Exception] = []
     try:
         predictions = list(detector.predict_examples([one.example for one in asked]))
-        return [
-            make_result(one.row, found, threshold, unsure_from) for one, found in zip(asked, predictions, strict=True)
-        ]
+        for one, prediction in zip(asked, predictions, strict=True):
+            if prediction.failed or prediction.label is None:  # the detector's own request failed
+                raise Problem("no_verdict", "the model gave no verdict", "try again, or choose another model")
+            passages = one.row.passages()
+            completed = add_evidence(prediction, [text for _, text in passages], one.row.response)
+            spans = []
+            for span in completed.spans:
+                if (found := span.evidence) is None:
+                    continue
+                place, places = passages[found.passage][0], {"start": found.start, "end": found.end}
+                evidence = SpanEvidence(id=place, text=found.text, reason=found.reason, **places)
+                marked: dict[str, Any] = {"text": span.text, "type": span.label, "probability": span.score}
+                spans.append(MarkedSpan(start=span.start, end=span.end, evidence=evidence, **marked))
+            label: Any = prediction.label
+            verdict: Any = prediction.verdict(unsure_from)
+            given = {"probability": prediction.score, "threshold": threshold}
+            results.append(CheckResult(label=label, verdict=verdict, spans=spans, **given))
+        return results
     except Exception as error:
         if len(asked) == 1:
             return [error]
     return [verdict for one in asked for verdict in _judge_each(detector, [one])]
-
-
-def make_result(
-    row: Row, prediction: Prediction, threshold: float | None, unsure_from: float | None = None
-) -> CheckResult:
-    """Makes the reply to a row.
-
-    Raises:
-        Problem: The detector's own request failed.
-    """
-    if prediction.failed or prediction.label is None:
-        raise Problem("no_verdict", "the model gave no verdict", "try again, or choose another model")
-    passages = row.passages()
-    completed = add_evidence(prediction, [text for _, text in passages], row.response)
-    spans = [
-        MarkedSpan(
-            start=span.start,
-            end=span.end,
-            text=span.text,
-            type=span.label,
-            probability=span.score,
-            evidence=SpanEvidence(
-                id=passages[found.passage][0], text=found.text, reason=found.reason, start=found.start, end=found.end
-            ),
-        )
-        for span in completed.spans
-        if (found := span.evidence) is not None
-    ]
-    label: Any = prediction.label
-    verdict: Any = prediction.verdict(unsure_from)
-    return CheckResult(label=label, verdict=verdict, probability=prediction.score, threshold=threshold, spans=spans)

@@ -16,7 +16,7 @@ from faithkit.errors import UserError
 from faithkit.signals import EXIT_CODE
 from faithkit_workflows.serve.app import create_app
 from faithkit_workflows.serve.service import Service
-from faithkit_workflows.serve.telemetry import set_up_logs
+from faithkit_workflows.serve.telemetry import access_log
 from faithkit_workflows.settings.serving import ServeSettings, is_loopback
 
 log = logging.getLogger("faithkit")
@@ -88,28 +88,29 @@ class Server(uvicorn.Server):
         self.service.load()
 
 
-def open_socket(host: str, port: int) -> socket.socket:
-    """Opens the port.
+def serve(settings: ServeSettings) -> None:
+    """Serves until a signal ends the process: exit code 0 after SIGTERM, 130 after Ctrl-C.
 
     Raises:
-        UserError: It is taken, or not allowed.
+        UserError: The port is taken, or not allowed.
     """
+    # The log goes to standard error, and the access log, one JSON object a line, to standard output.
+    text, lines = logging.StreamHandler(sys.stderr), logging.StreamHandler(sys.stdout)
+    text.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    lines.setFormatter(logging.Formatter("%(message)s"))
+    for logger, handler in ((log, text), (access_log, lines)):
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+    host, port = settings.host, settings.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(BACKLOG)  # who connects before the models are loaded waits, and is answered
-        return found
+        opened = socket.socket(family, kind, protocol)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(BACKLOG)  # who connects before the models are loaded waits, and is answered
     except OSError as error:
         hint = f"port={port + 1}, or port=0 for a free one" if port < 65535 else "use another port"
         raise UserError(f"cannot listen: {error.strerror or error}", place=f"{host}:{port}", hint=hint) from error
-
-
-def serve(settings: ServeSettings) -> None:
-    """Serves until a signal ends the process: exit code 0 after SIGTERM, 130 after Ctrl-C."""
-    set_up_logs()
-    opened = open_socket(settings.host, settings.port)
     host, port = opened.getsockname()[:2]
     service = Service(settings)
     app = create_app(service)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from faithkit.detector import BUILT_IN, JUDGE
 from faithkit_workflows.serve.batcher import Batcher
 from faithkit_workflows.serve.keys import RateLimiter, read_keys
 from faithkit_workflows.serve.problems import Problem
@@ -24,7 +25,7 @@ class Service:
 
     def __init__(self, settings: ServeSettings):
         self.settings = settings
-        self.telemetry = Telemetry(lambda: self.num_waiting, log_texts=settings.log_texts)
+        self.telemetry = Telemetry(lambda: self.num_waiting)
         self.limiter = RateLimiter(settings.rows_per_minute)
         self.keys: Mapping[str, str] = {}
         self.is_draining = False
@@ -34,21 +35,19 @@ class Service:
         }
         self.jobs: Any = None  # the runner of jobs, if there is a folder for them
         self.ending = asyncio.Event()  # what is unanswered then is refused
-        self._batchers = {name: self._make_batcher(model) for name, model in self.models.items()}
+        workers = settings.workers or max(MIN_WORKERS, os.cpu_count() or 1)
+        self._batchers = {
+            name: Batcher(
+                model.judge,
+                workers=1 if model.kind is BUILT_IN[JUDGE] else workers,  # a language model batches within one call
+                batch_characters=settings.batch_characters,
+                wait_seconds=settings.batch_wait_ms / 1000,
+                max_rows=settings.max_queue_rows,
+                on_batch=self.telemetry.record_batch,
+            )
+            for name, model in self.models.items()
+        }
         self.read_keys()
-
-    def _make_batcher(self, model: ServedModel) -> Batcher[Asked, CheckResult]:
-        from faithkit.detector import BUILT_IN, JUDGE
-
-        workers = self.settings.workers or max(MIN_WORKERS, os.cpu_count() or 1)
-        return Batcher(
-            model.judge,
-            workers=1 if model.kind is BUILT_IN[JUDGE] else workers,  # a language model batches within one call
-            batch_characters=self.settings.batch_characters,
-            wait_seconds=self.settings.batch_wait_ms / 1000,
-            max_rows=self.settings.max_queue_rows,
-            on_batch=self.telemetry.record_batch,
-        )
 
     @property
     def num_waiting(self) -> int:
@@ -59,11 +58,6 @@ class Service:
     def is_judging(self) -> bool:
         """Whether a thread judges rows."""
         return any(batcher.is_judging for batcher in self._batchers.values())
-
-    @property
-    def is_ready(self) -> bool:
-        """Reports whether every model has judged a row."""
-        return all(model.is_ready for model in self.models.values())
 
     def read_keys(self) -> None:
         """Reads the file of keys."""
@@ -88,11 +82,6 @@ class Service:
         """Counts the requests whose rows are not in a queue yet."""
         for batcher in self._batchers.values():
             batcher.num_receiving += change
-
-    def close(self) -> None:
-        """Ends the threads of the queues."""
-        for batcher in self._batchers.values():
-            batcher.close()
 
     def find(self, name: str | None) -> ServedModel:
         """Finds a model that is ready.
@@ -125,7 +114,10 @@ class Service:
         if len(rows) > limits.max_rows:
             help_ = f"send at most {limits.max_rows} rows; tables go to POST /v1/jobs"
             raise Problem("too_many_rows", f"{len(rows)} rows are too many", help_, field=field)
-        sizes = [row.num_characters() for row in rows]
+        sizes = []
+        for row in rows:
+            texts = [text for _, text in row.passages()] + [turn.text for turn in row.history or ()]
+            sizes.append(sum(map(len, (*texts, row.response, row.question or ""))))
         if (largest := max(sizes)) > limits.max_row_characters:
             help_ = f"a row has at most {limits.max_row_characters} characters"
             place = f"{field}.{sizes.index(largest)}" if field else None

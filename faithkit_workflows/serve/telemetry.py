@@ -3,16 +3,13 @@
 Texts of requests are in none of them, unless `log_texts=true` puts them into the access log.
 """
 
-import json
 import logging
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from faithkit.packages import needs_package
 from faithkit_workflows.serve.schemas import CheckResult
@@ -29,11 +26,13 @@ class Telemetry:
 
     Args:
         num_waiting: Returns the rows in the queues.
-        log_texts: Writes texts to the access log.
+
+    Raises:
+        UserError: OpenTelemetry's exporter is named by its environment variable, and its package is missing.
     """
 
-    def __init__(self, num_waiting: Callable[[], int], *, log_texts: bool = False):
-        self.log_texts, self.registry = log_texts, CollectorRegistry()
+    def __init__(self, num_waiting: Callable[[], int]):
+        self.registry = CollectorRegistry()
         options: dict[str, Any] = {"registry": self.registry}
         self.requests = Histogram(
             "faithkit_request_seconds", "Time of a request.", ["route", "status"], buckets=SECONDS, **options
@@ -44,11 +43,18 @@ class Telemetry:
         self.errors = Counter("faithkit_errors", "Refused requests, by code.", ["code"], **options)
         self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
         Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
-        self._tracing = _open_tracing()
+        self._tracing: Any = None
+        if not (variable := next((name for name in EXPORTER if os.environ.get(name)), None)):
+            return
+        with needs_package(variable):
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    def render(self) -> bytes:
-        """Writes the metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "faithkit")})
+        self._tracing = TracerProvider(resource=resource)
+        self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 
     def record_batch(self, rows: int, seconds: float, waited: float) -> None:
         """Counts a batch."""
@@ -99,40 +105,3 @@ class Telemetry:
         """Sends the spans that wait."""
         if self._tracing is not None:
             self._tracing.shutdown()
-
-    def log_request(self, facts: dict[str, Any]) -> None:
-        """Writes a line of the access log."""
-        access_log.info(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}))
-
-
-def _open_tracing() -> Any:
-    """Opens OpenTelemetry's exporter where its environment variable is set.
-
-    Raises:
-        UserError: Its package is missing.
-    """
-    if not (found := next((name for name in EXPORTER if os.environ.get(name)), None)):
-        return None
-    with needs_package(found):
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    name = os.environ.get("OTEL_SERVICE_NAME", "faithkit")
-    provider = TracerProvider(resource=Resource.create({"service.name": name}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider
-
-
-def set_up_logs() -> None:
-    """Writes the log to standard error, and the access log, one JSON object a line, to standard output."""
-    plain = logging.StreamHandler(sys.stderr)
-    plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    faithkit = logging.getLogger("faithkit")
-    faithkit.handlers, faithkit.propagate = [plain], False
-    faithkit.setLevel(logging.INFO)
-    lines = logging.StreamHandler(sys.stdout)
-    lines.setFormatter(logging.Formatter("%(message)s"))
-    access_log.handlers, access_log.propagate = [lines], False
-    access_log.setLevel(logging.INFO)

@@ -87,17 +87,15 @@ class LabelledRows:
             lines.append(f"  {shown}: false alarms {format_percent(alarms)} percent")
         if not wrong or not right:
             return lines
+        shown_metrics = (("precision", "precision"), ("AUROC", "auroc"), ("macro-F1", HEADLINE))
         lines.append(
-            "  " + ", ".join(f"{name} {format_percent(metrics[k])}" for name, k in _SHOWN.items() if k in metrics)
+            "  " + ", ".join(f"{name} {format_percent(metrics[k])}" for name, k in shown_metrics if k in metrics)
         )
-        return [*lines, *self._compare(metrics, num_resamples=num_resamples)]
-
-    def _compare(self, metrics: Mapping[str, Metric], *, num_resamples: int) -> list[str]:
-        """Compares with baselines and with a threshold that are fitted on other folds of the rows."""
+        # Baselines and another threshold are fitted on other folds of the rows.
         examples = [example for example, _ in self._rows]
         predictions = {prediction.id: prediction for _, prediction in self._rows}
         fitted, names = cross_fit_baselines(examples, predictions, learn=find_spec("sklearn") is not None)
-        board, lines, own = Board(num_resamples=num_resamples), [], metrics[HEADLINE].value
+        board, own = Board(num_resamples=num_resamples), metrics[HEADLINE].value
         for key, of_baseline in fitted.items():
             board.add(key, evaluate_labels(join_outcomes(examples, of_baseline)), is_baseline=key != REFITTED)
         if (strongest := board.strongest(HEADLINE)) is not None:
@@ -120,55 +118,61 @@ class LabelledRows:
         return lines
 
 
-_SHOWN = {"precision": "precision", "AUROC": "auroc", "macro-F1": HEADLINE}
-
-
-def describe_known_errors(share: Share, called: Any, groups: Any, rates: Mapping[str, Any] | None) -> str:
-    """States which share is hallucinated by the errors that the detector made on rows it was not fitted on.
+def describe_verdicts(
+    share: Share, counts: ShareCounter, models: Sequence[UsedModel], checkpoint: str, rates: Mapping[str, Any] | None
+) -> list[str]:
+    """States how many answers are called hallucinated, and by the known errors how many of them are.
 
     Args:
-        share: The share called hallucinated.
-        called: 1 for each row that is called hallucinated.
-        groups: The group of each row.
-        rates: Recall and false alarms of the detector's threshold, and the counts by author that they come from.
+        share: The share called hallucinated, of all rows.
+        rates: Recall and false alarms of the detector's threshold on rows it was not fitted on, and the counts by
+            author that they come from; None where they are not known, or the table has labels.
     """
+    threshold = models[0].threshold.partition(",")[0] if len(models) == 1 and models[0].threshold else None
+    by = f"threshold {threshold}, model {checkpoint}" if threshold else f"model {checkpoint}"
+    lines = [f"{share.num_hallucinated:,} of {share.num_rows:,} answers called hallucinated ({by})."]
+    lines += [line] if (line := counts.describe_verdicts()) else []
     if rates is None or share.metric is None:
-        return ""
-    counts = np.array(rates["counts"], np.float64)
-    corrected = corrected_rate(np.asarray(called, np.float64), [str(one) for one in groups], JudgeError(counts))
+        return lines
+    table, (called, groups) = np.array(rates["counts"], np.float64), counts.calls
+    corrected = corrected_rate(np.asarray(called, np.float64), [str(one) for one in groups], JudgeError(table))
     known = (
-        f"On {int(counts.sum()):,} other answers this threshold found {rates['recall']:.0%} of the hallucinated ones "
+        f"On {int(table.sum()):,} other answers this threshold found {rates['recall']:.0%} of the hallucinated ones "
         f"and called {rates['false_alarms']:.0%} of the faithful ones hallucinated."
     )
-    if corrected.metric is None:
-        return f"{known} Such errors do not explain the share here, so it cannot be corrected."
-    return f"{known} With such errors, {format_percent(corrected.metric)} percent of these answers are hallucinated."
+    result = "Such errors do not explain the share here, so it cannot be corrected."
+    if corrected.metric is not None:
+        result = f"With such errors, {format_percent(corrected.metric)} percent of these answers are hallucinated."
+    return [*lines, f"{known} {result}"]
 
 
-def describe_next_steps(path: str, predictions: Any, num_judged: int, *, has_labels: bool) -> str:
-    """Names the commands that measure more."""
-    quoted = escape_terminal(shlex.quote(path))
+def describe_next_steps(
+    path: str, predictions: Any, num_judged: int, counts: ShareCounter, column: str | None, *, has_labels: bool
+) -> list[str]:
+    """Names the commands that measure more, and that state the meaning of labels that is not known."""
+    lines, quoted = [], escape_terminal(shlex.quote(path))
+    if counts.num_unknown:
+        name = escape_terminal(str(column), 60)
+        lines.append(
+            f"note: the meaning of {counts.num_unknown:,} labels in the column {name} is not known; to state it:\n"
+            f"  faithkit evaluate benchmark=pairs {escape_terminal(shlex.quote(f'benchmark.path={path}'))} "
+            "checkpoint=... 'benchmark.labels={1: hallucinated, 0: faithful}'"
+        )
     if has_labels:
         evaluate = f"faithkit evaluate benchmark=pairs benchmark.path={quoted}"
-        return f"next: faithkit compare {quoted} 'models=[default,...]'; {evaluate} checkpoint=..."
+        return [*lines, f"next: faithkit compare {quoted} 'models=[default,...]'; {evaluate} checkpoint=..."]
     estimate = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
-    number = min(NUM_TO_LABEL, num_judged)
-    return (
+    number = min(50, num_judged)
+    lines.append(
         f"No labels given, so the errors here are not known: label {number} rows with\n"
         f"  faithkit construct pipeline=estimate {estimate} pipeline.label_next={number}"
     )
-
-
-NUM_TO_LABEL = 50
+    return lines
 
 
 NUM_SHOWN = 5  # rows in the terminal
 NUM_WORST = NUM_SAMPLED = 500  # rows on the page
 MAX_CHARACTERS = 20_000_000  # of all texts on the page
-TITLE, TITLE_WITHOUT_MARKS = (
-    "Answers and the parts that the model calls unsupported",
-    "Answers and the model's verdicts",
-)
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Judged = tuple[Example, Prediction, Mapping[str, str]]  # with the values of the columns to count by
 
@@ -209,15 +213,17 @@ class KeptRows:
         yield from (row for _, row in sorted(self._worst, key=lambda one: one[0], reverse=True))
         yield from self._sample
 
-    @property
-    def note(self) -> str:
-        """Describes the choice; empty if no row is left out."""
-        if not self._num_others > len(self._sample):
-            return ""
-        return (
-            f"{len(self._worst) + len(self._sample):,} of {self.num_rows:,} answers are here: the {len(self._worst):,} "
-            f"with the highest probability and a random sample of {len(self._sample):,} others."
-        )
+    def describe(self, num_shown: int) -> str:
+        """Describes which rows are on the page; empty if it has all rows of the table."""
+        worst, sampled, notes = len(self._worst), len(self._sample), []
+        if self._num_others > sampled:
+            notes = [
+                f"{worst + sampled:,} of {self.num_rows:,} answers are here: the {worst:,} "
+                f"with the highest probability and a random sample of {sampled:,} others."
+            ]
+        if num_shown < worst + sampled:
+            notes.append(f"Their texts are long: the first {num_shown:,} of {worst + sampled:,} are here.")
+        return " ".join([*notes, "The scored table has all rows."]) if notes else ""
 
 
 def worst_table(rows: KeptRows) -> Table | None:
@@ -243,25 +249,6 @@ def worst_table(rows: KeptRows) -> Table | None:
     return table
 
 
-def describe_share(share: Share, models: Sequence[UsedModel], checkpoint: str) -> str:
-    """Describes how many answers are called hallucinated, by which model and threshold."""
-    threshold = models[0].threshold.partition(",")[0] if len(models) == 1 and models[0].threshold else None
-    by = f"threshold {threshold}, model {checkpoint}" if threshold else f"model {checkpoint}"
-    return f"{share.num_hallucinated:,} of {share.num_rows:,} answers called hallucinated ({by})."
-
-
-def describe_unknown_labels(counts: ShareCounter, column: str | None, path: str) -> str:
-    """Describes labels that have no known meaning, and how to state it; empty if there are none."""
-    if not counts.num_unknown:
-        return ""
-    name = escape_terminal(str(column), 60)
-    return (
-        f"note: the meaning of {counts.num_unknown:,} labels in the column {name} is not known; to state it:\n"
-        f"  faithkit evaluate benchmark=pairs {escape_terminal(shlex.quote(f'benchmark.path={path}'))} "
-        "checkpoint=... 'benchmark.labels={1: hallucinated, 0: faithful}'"
-    )
-
-
 def write_answers_page(
     path: Path, name: str, rows: KeptRows, *, about: Sequence[str], table: Table, texts: bool
 ) -> None:
@@ -276,11 +263,7 @@ def write_answers_page(
         if shown and texts and size > MAX_CHARACTERS:
             break
         shown.append(row)
-    notes = [rows.note] if rows.note else []
-    if len(shown) < (num_kept := sum(1 for _ in rows)):
-        notes.append(f"Their texts are long: the first {len(shown):,} of {num_kept:,} are here.")
-    if notes:
-        notes.append("The scored table has all rows.")
+    note = rows.describe(len(shown))
     answers = AnswerSet(
         name=name,
         examples=[example for example, _, _ in shown],
@@ -293,8 +276,8 @@ def write_answers_page(
         },
     )
     has_marks = texts and any(prediction.spans for _, prediction, _ in shown)
-    title = TITLE if has_marks else TITLE_WITHOUT_MARKS
-    write_page(path, [answers], title=title, about=[*about, " ".join(notes)] if notes else about, texts=texts)
+    shows = "the parts that the model calls unsupported" if has_marks else "the model's verdicts"
+    write_page(path, [answers], title=f"Answers and {shows}", about=[*about, note] if note else about, texts=texts)
 
 
 class TestCases:
@@ -321,7 +304,12 @@ class TestCases:
             inner = '<skipped message="no verdict"/>'
         elif prediction.label == HALLUCINATED:
             self._num_failures += 1
-            inner = _failure(example, prediction)
+            completed = add_evidence(prediction, split_passages(example.knowledge), example.response)
+            parts = [describe_mark(span) for span in completed.spans]
+            probability = "" if prediction.score is None else f" with probability {prediction.score:.2f}"
+            message = f"hallucinated{probability}{': unsupported: ' if parts else ''}{'; '.join(parts)}"
+            text = escape(NOT_IN_XML.sub("", mark_spans(example.response, prediction.spans)))
+            inner = f'<failure type="hallucinated" message={_quote(message)}>{text}</failure>'
         with disk_errors(tempfile.gettempdir()):
             self._cases.write(
                 f"<testcase classname={_quote(self._name)} name={_quote(name)}>{inner}</testcase>\n".encode()
@@ -338,15 +326,6 @@ class TestCases:
             file.write(f"{head}{counts}>\n".encode())
             shutil.copyfileobj(self._cases, file)
             file.write(b"</testsuite>\n</testsuites>\n")
-
-
-def _failure(example: Example, prediction: Prediction) -> str:
-    completed = add_evidence(prediction, split_passages(example.knowledge), example.response)
-    parts = [describe_mark(span) for span in completed.spans]
-    probability = "" if prediction.score is None else f" with probability {prediction.score:.2f}"
-    message = f"hallucinated{probability}{': unsupported: ' if parts else ''}{'; '.join(parts)}"
-    text = escape(NOT_IN_XML.sub("", mark_spans(example.response, prediction.spans)))
-    return f'<failure type="hallucinated" message={_quote(message)}>{text}</failure>'
 
 
 def _quote(text: str) -> str:

@@ -49,15 +49,20 @@ def write_scored(
         count: Is called with each row, its example and its prediction.
         added: Columns that are added; with ANSWER the predictions are answers, and the spans refer to them.
     """
-    names = names_added(rows, added)
-    predicted = _with_predictions(rows, iter(predictions), count)
-    scored = (
-        {**row, **{names[name]: value for name, value in _verdict(example, prediction, added).items()}}
-        for row, example, prediction in predicted
-    )
-    header = [*rows.kinds, *(names[name] for name in added)]
+    every = names_added(rows, added)
+    names = {name: every[name] for name in added}
+    scored = _add_verdicts(rows, iter(predictions), count, names)
     if path.suffix == ".parquet":
-        _write_parquet(path, scored, scored_schema(rows, added), rows.kinds)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = scored_schema(rows, added)
+        columns = [name for name in rows.kinds if pa.types.is_string(schema.field(name).type)]
+        with atomic_file(path) as file, disk_errors(path), pq.ParquetWriter(file, schema) as writer:
+            while batch := list(islice(scored, BATCH)):
+                for row in batch:
+                    row |= {name: _cell(row[name]) for name in columns if row.get(name) is not None}
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
         return
     delimiter, mark = ",", b""
     source = Path(rows.path)
@@ -66,7 +71,7 @@ def write_scored(
         with source.open("rb") as file:
             is_marked = file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         mark = codecs.BOM_UTF8 if is_marked else b""
-    _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter)))
+    _write(path, chain([mark], _lines(path.suffix, scored, [*rows.kinds, *names.values()], delimiter)))
 
 
 def names_added(rows: UserTable, added: Sequence[str] = ADDED) -> dict[str, str]:
@@ -89,41 +94,38 @@ def scored_suffix(path: str) -> str:
     return ".csv" if Path(path).suffix == XLSX else Path(path).suffix
 
 
-def _with_predictions(
-    rows: UserTable, predictions: Iterator[Prediction], count: Count | None
-) -> Iterator[tuple[Mapping[str, Any], Example | None, Prediction | None]]:
+def _add_verdicts(
+    rows: UserTable, predictions: Iterator[Prediction], count: Count | None, names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yields each row with its verdict; `names` has the names of the added columns."""
     for row, example in rows:
         prediction = None if example is None else next(predictions)
         assert prediction is None or example is None or prediction.id == example.id, "the order is that of the rows"
         if count is not None:
             count(row, example, prediction)
-        yield row, example, prediction
-
-
-def _verdict(example: Example | None, prediction: Prediction | None, added: Sequence[str]) -> dict[str, Any]:
-    if example is None or prediction is None:
-        return dict.fromkeys(added)
-    text = prediction.text if ANSWER in added else example.response
-    spans = [
-        {
-            "start": s.start,
-            "end": s.end,
-            "text": text[s.start : s.end],
-            "label": s.label,
-            "score": s.score,
-            "reason": s.evidence.reason if s.evidence else "",
-            "evidence": s.evidence.text if s.evidence else "",
-        }
-        for s in add_evidence(prediction, split_passages(example.knowledge), text).spans
-    ]
-    found = {ANSWER: text, "label": prediction.label, "probability": prediction.score, "spans": spans}
-    return {name: found[name] for name in added}
+        found: dict[str, Any] = {}
+        if example is not None and prediction is not None:
+            text = prediction.text if ANSWER in names else example.response
+            spans = [
+                {
+                    "start": s.start,
+                    "end": s.end,
+                    "text": text[s.start : s.end],
+                    "label": s.label,
+                    "score": s.score,
+                    "reason": s.evidence.reason if s.evidence else "",
+                    "evidence": s.evidence.text if s.evidence else "",
+                }
+                for s in add_evidence(prediction, split_passages(example.knowledge), text).spans
+            ]
+            found = {ANSWER: text, "label": prediction.label, "probability": prediction.score, "spans": spans}
+        yield {**row, **{column: found.get(name) for name, column in names.items()}}
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
     """Writes rows as .csv or .tsv, with the columns of all rows in order of appearance."""
     header = list(dict.fromkeys(name for row in rows for name in row))
-    _write(path, _lines(".tsv" if delimiter == "\t" else ".csv", rows, header, delimiter))
+    _write(path, _lines(".csv", rows, header, delimiter))
 
 
 def _write(path: Path, parts: Iterable[bytes]) -> None:
@@ -134,29 +136,25 @@ def _write(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def _lines(suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str) -> Iterator[bytes]:
-    if suffix == ".csv":
-        return _csv_lines(rows, header, delimiter)
-    if suffix == ".tsv":
-        return _csv_lines(rows, header, "\t")
-    return _json_list(rows) if suffix == ".json" else (f"{_json(row)}\n".encode() for row in rows)
-
-
-def _csv_lines(rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str) -> Iterator[bytes]:
-    for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
-        text = io.StringIO(newline="")
-        # csv writes a carriage return unquoted, but reads it as the end of a line.
-        quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
-        csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(cells)
-        yield text.getvalue().encode()
-
-
-def _json_list(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    before = "[\n"
-    for row in rows:
-        text = _json(row, indent=2).replace("\n", "\n  ")
-        yield f"{before}  {text}".encode()
-        before = ",\n"
-    yield b"\n]\n" if before == ",\n" else b"[]\n"
+    """Yields the parts of a file in the format of its suffix; the delimiter is that of .csv."""
+    if suffix in (".csv", ".tsv"):
+        between = "\t" if suffix == ".tsv" else delimiter
+        for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
+            text = io.StringIO(newline="")
+            # csv writes a carriage return unquoted, but reads it as the end of a line.
+            quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
+            csv.writer(text, delimiter=between, lineterminator="\n", quoting=quoting).writerow(cells)
+            yield text.getvalue().encode()
+    elif suffix == ".json":
+        before = "[\n"
+        for row in rows:
+            written = _json(row, indent=2).replace("\n", "\n  ")
+            yield f"{before}  {written}".encode()
+            before = ",\n"
+        yield b"\n]\n" if before == ",\n" else b"[]\n"
+    else:
+        for row in rows:
+            yield f"{_json(row)}\n".encode()
 
 
 def _json(row: Mapping[str, Any], indent: int | None = None) -> str:
@@ -185,59 +183,44 @@ def _cell(value: Any) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], schema: Any, columns: Iterable[str]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    texts = [name for name in columns if pa.types.is_string(schema.field(name).type)]
-    with atomic_file(path) as file, disk_errors(path), pq.ParquetWriter(file, schema) as writer:
-        while batch := list(islice(scored, BATCH)):
-            for row in batch:
-                row |= {name: _cell(row[name]) for name in texts if row.get(name) is not None}
-            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
-
-
 def scored_schema(rows: UserTable, added: Sequence[str] = ADDED) -> Any:
     """Returns the Parquet schema of the rows with the added columns."""
     import pyarrow as pa
 
     names = names_added(rows, added)
-    existing = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
+    existing = arrow_schema(rows.table)
+    if not existing:  # integers are texts: they may exceed 64 bits
+        plain = {frozenset({bool}): pa.bool_(), frozenset({float}): pa.float64(), frozenset({int, float}): pa.float64()}
+        found = {name: frozenset(kinds - {type(None)}) for name, kinds in rows.kinds.items()}
+        existing = pa.schema([(name, plain.get(kinds, pa.string())) for name, kinds in found.items()])
     places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
     spans = pa.list_(pa.struct([*places, ("score", pa.float64()), ("reason", pa.string()), ("evidence", pa.string())]))
     types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
     return pa.schema([*existing, *(pa.field(names[name], types[name]) for name in added)])
 
 
-def _arrow_type(kinds: set[type]) -> Any:
-    import pyarrow as pa
-
-    not_none = kinds - {type(None)}
-    types = {frozenset({bool}): pa.bool_(), frozenset({float}): pa.float64(), frozenset({int, float}): pa.float64()}
-    return types.get(frozenset(not_none), pa.string())  # integers too: they may exceed 64 bits
-
-
-def check_output(output: str | None, run: RunFolder | None = None) -> None:
+def check_output(run: RunFolder | None, config: Mapping[str, Any]) -> None:
     """Refuses to overwrite a file that the run has not written.
 
     Args:
         run: A resumed run; None for a new one.
+        config: Its settings, with `output`.
 
     Raises:
         UserError: The file would be lost.
     """
+    output = config.get("output")
     if output is None or not (path := Path(output).expanduser()).exists():
         return
     if run is None:
         raise UserError("output: this file exists", place=output, hint=OUTPUT_HINT)
-    if not _was_written_by(run, path):
+    record = run.path / OUTPUT_RECORD
+    found = read_strict_json(record, hint="delete it") if record.exists() else None
+    # The stamp is missing where the run was interrupted while it wrote the file.
+    written = found if isinstance(found, Mapping) else {}
+    if written.get("path") != os.path.realpath(path) or written.get("stamp") not in (None, _stamp(path)):
         problem = "output: this file exists, and has changed since this run wrote it"
         raise UserError(problem, place=output, hint=f"{OUTPUT_HINT}: resume={run.path} output=NAME")
-
-
-def check_resumed_output(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Applies `check_output` to the settings of a resumed run."""
-    check_output(config.get("output"), run)
 
 
 @contextmanager
@@ -250,21 +233,12 @@ def record_output(run: RunFolder, output: str | None) -> Iterator[None]:
     if output is None:  # the file is in the run's folder
         yield
         return
-    check_output(output, run)
+    check_output(run, {"output": output})
     path = Path(output).expanduser()
     whole = os.path.realpath(path)
     write_json(run.path / OUTPUT_RECORD, {"path": whole, "stamp": None})
     yield
     write_json(run.path / OUTPUT_RECORD, {"path": whole, "stamp": _stamp(path)})
-
-
-def _was_written_by(run: RunFolder, path: Path) -> bool:
-    record = run.path / OUTPUT_RECORD
-    found = read_strict_json(record, hint="delete it") if record.exists() else None
-    if not isinstance(found, Mapping) or found.get("path") != os.path.realpath(path):
-        return False
-    stamp = found.get("stamp")
-    return stamp is None or stamp == _stamp(path)  # interrupted while it wrote the file
 
 
 def _stamp(path: Path) -> list[int]:

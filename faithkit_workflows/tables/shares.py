@@ -62,7 +62,13 @@ class ShareCounter:
         if prediction is not None and prediction.label is None:
             self.num_unsure += 1
         if example is not None and prediction is not None and self._label is not None:
-            self._compare(values, example, prediction)
+            if example.label is None:
+                self.num_unknown += field_of(values, self._label) not in (None, "")
+            elif prediction.label is not None:
+                self._gold_groups.append(group_hash(example.group))
+                self._gold.append(example.label == HALLUCINATED)
+                self._called.append(CLASSES.index(prediction.label))
+                self._scores.append(np.nan if prediction.score is None else prediction.score)
         if example is None or prediction is None or prediction.label in (None, UNPARSED):
             self._num_unparsed += prediction is not None and prediction.label == UNPARSED
             return
@@ -76,16 +82,6 @@ class ShareCounter:
             if number == len(numbers):
                 numbers[value] = number
             self._values[column].append(number)
-
-    def _compare(self, values: Mapping[str, Any], example: Example, prediction: Prediction) -> None:
-        """Keeps a labelled row's outcome."""
-        if example.label is None:
-            self.num_unknown += field_of(values, self._label) not in (None, "")
-        elif prediction.label is not None:
-            self._gold_groups.append(group_hash(example.group))
-            self._gold.append(example.label == HALLUCINATED)
-            self._called.append(CLASSES.index(prediction.label))
-            self._scores.append(np.nan if prediction.score is None else prediction.score)
 
     def metrics(self, shares: Iterable[Share], *, num_resamples: int) -> dict[str, Metric]:
         """Returns the shares as `predicted_rate`, those of values as `by/COLUMN/VALUE/predicted_rate`.
@@ -153,19 +149,8 @@ class ShareCounter:
             found.append(Share(name, key, len(labels[rows]), int(labels[rows].sum()), metric))
         return found
 
-    def table(self, shares: Iterable[Share], *, grouped_by: str) -> Table:
-        """Makes the table of shares.
-
-        Args:
-            grouped_by: The column that groups the rows.
-        """
-        table = shares_table(list(self._numbers), ((one.name, one.num_rows, one.metric) for one in shares))
-        without = self.num_rows - len(self._labels) - self.num_unsure
-        table.caption = make_caption(grouped_by, num_unsure=self.num_unsure, num_without=without)
-        return table
-
     def _parts(self) -> Iterator[tuple[str, str | None, Any]]:
-        """Yields name, key and rows of each share."""
+        """Yields name, key and rows of each share: a mask takes a byte for each row."""
         yield "all", "", slice(None)
         for column, numbers in self._numbers.items():
             before = f"{column}: " if len(self._numbers) > 1 else ""
@@ -179,6 +164,17 @@ class ShareCounter:
                 more = "" if len(names) < MAX_VALUES else " or more"
                 name = f"{before}the other {len(names) - MAX_SHOWN_VALUES:,}{more} values"
                 yield name, None, ~np.isin(values, shown)
+
+    def table(self, shares: Iterable[Share], *, grouped_by: str) -> Table:
+        """Makes the table of shares.
+
+        Args:
+            grouped_by: The column that groups the rows.
+        """
+        table = shares_table(list(self._numbers), ((one.name, one.num_rows, one.metric) for one in shares))
+        without = self.num_rows - len(self._labels) - self.num_unsure
+        table.caption = make_caption(grouped_by, num_unsure=self.num_unsure, num_without=without)
+        return table
 
 
 def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric | None]]) -> Table:

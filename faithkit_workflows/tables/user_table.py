@@ -21,7 +21,7 @@ from faithkit.files.atomic import dumps
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
 
-SOURCE, SPLIT = "own rows", "all"
+SOURCE = "own rows"
 JSON = (".json", ".jsonl")
 LABEL, SPANS = "label", "spans"
 LABEL_COLUMNS = (LABEL, SPANS)  # not read unless verdicts are compared with labels
@@ -104,7 +104,11 @@ class UserTable:
             UserError: A column is missing, a text is empty, or an id is repeated (with `on_bad_row=stop`).
         """
         self.report = ReadReport(self.on_bad_row, self.keys)
-        self._repeated, is_json = self._find_repeated(), self._is_json
+        if self.columns.get("id") is not None:  # row numbers are never repeated
+            hashes = array("Q", (group_hash(example.id) for example in self.examples))
+            values, counts = np.unique(np.frombuffer(hashes, np.uint64) if hashes else [], return_counts=True)
+            self._repeated = frozenset(int(value) for value in values[counts > 1])
+        is_json = self._is_json
         with counted_bad_rows(lambda counting: self._scan(counting)):
             for row, example in self._scan(self.report):
                 self.num_read += 1
@@ -130,15 +134,23 @@ class UserTable:
         is_json = self._is_json
         rows = rows_with_reader(self.table, report, self._reader, self.encoding)
         for row, reader in islice(rows, self.num_rows):
+            if is_json:
+                try:
+                    dumps(row.values)
+                except (ValueError, RecursionError) as error:  # the row cannot be written back
+                    problem = BadRow(f"the row cannot be written as JSON: {error}")
+                    report.reject(row.file, row.line, problem, row.values)
+                    continue
             example = None
             try:
-                if is_json:
-                    _check_json(row)
-            except ValueError as error:  # the row cannot be written back
-                report.reject(row.file, row.line, BadRow.of(error), row.values)
-                continue
-            try:
-                example = self._example(row, reader, places)
+                for column in self.by:
+                    check_column(row, column, "by=COLUMN")
+                read = reader.read(row, SOURCE, "all")
+                if self._repeated and group_hash(read.id) in self._repeated:
+                    if read.id in places:
+                        raise BadRow(f"id {read.id!r} is already in {places[read.id]}", hint="columns.id=null")
+                    places[read.id] = row.place
+                example = read
             except ValueError as error:
                 report.reject(row.file, row.line, BadRow.of(error), row.values)
             yield row, example
@@ -149,31 +161,6 @@ class UserTable:
         self.found = found = find_columns(self.columns, row, keys=self.keys, without=self.without)
         labels = LabelReader(found.label, keys=self.keys) if found.label is not None else None
         return PairReader(found, join=self.join, labels=labels, refuses_unknown_labels=False)
-
-    def _example(self, row: Row, reader: PairReader, places: dict[str, str]) -> Example:
-        for column in self.by:
-            check_column(row, column, "by=COLUMN")
-        example = reader.read(row, SOURCE, SPLIT)
-        if self._repeated and group_hash(example.id) in self._repeated:
-            if example.id in places:
-                raise BadRow(f"id {example.id!r} is already in {places[example.id]}", hint="columns.id=null")
-            places[example.id] = row.place
-        return example
-
-    def _find_repeated(self) -> frozenset[int]:
-        """Returns the hashes of ids that may be repeated; row numbers are not."""
-        if self.columns.get("id") is None:
-            return frozenset()
-        hashes = array("Q", (group_hash(example.id) for example in self.examples))
-        values, counts = np.unique(np.frombuffer(hashes, np.uint64) if hashes else [], return_counts=True)
-        return frozenset(int(value) for value in values[counts > 1])
-
-
-def _check_json(row: Row) -> None:
-    try:
-        dumps(row.values)
-    except (ValueError, RecursionError) as error:
-        raise BadRow(f"the row cannot be written as JSON: {error}") from error
 
 
 def open_table_to_judge(config: Mapping[str, Any], *, without: Sequence[str] = LABEL_COLUMNS) -> UserTable:

@@ -17,10 +17,9 @@ def _plain(text: str) -> str:
 
 
 def _unsupported(context: str, answer: str, change: Callable[[str], str] = _plain) -> float:
-    """The share of the answer's sentences that the context does not hold word for word."""
+    """Whether the context lacks any of the answer's sentences, word for word."""
     known = change(context)
-    parts = [change(sentence) for sentence in sentences(" ".join(answer.split()))]
-    return sum(part not in known for part in parts) / max(len(parts), 1)
+    return float(any(change(sentence) not in known for sentence in sentences(" ".join(answer.split()))))
 
 
 def good(rows: Rows) -> list[float]:
@@ -33,6 +32,41 @@ def always_yes(rows: Rows) -> list[bool]:
 
 def by_length(rows: Rows) -> list[float]:
     return [len(row["answer"]) / (len(row["answer"]) + 90) for row in rows]
+
+
+def by_words(rows: Rows) -> list[bool]:
+    return [len(row["answer"].split()) > 12 for row in rows]
+
+
+def first_characters(rows: Rows) -> list[float]:
+    """Reads 60 characters of the answer."""
+    return [float(_plain(row["answer"][:60].rpartition(" ")[0]) not in _plain(row["context"])) for row in rows]
+
+
+def mean_of_sentences(rows: Rows) -> list[float]:
+    def score(row: dict[str, Any]) -> float:
+        parts = [_unsupported(row["context"], sentence) for sentence in sentences(" ".join(row["answer"].split()))]
+        return 0.9 * sum(parts) / len(parts)
+
+    return [score(row) for row in rows]
+
+
+def first_sentence(rows: Rows) -> list[float]:
+    return [_unsupported(row["context"], sentences(" ".join(row["answer"].split()))[0]) for row in rows]
+
+
+def without_last_passage(rows: Rows) -> list[float]:
+    return [_unsupported(" ".join(row["passages"][:-1] or row["passages"]), row["answer"]) for row in rows]
+
+
+def first_characters_of_context(rows: Rows) -> list[float]:
+    """Reads 300 characters of the context."""
+    return [_unsupported(row["context"][:300], row["answer"]) for row in rows]
+
+
+def with_noise(rows: Rows) -> list[float]:
+    """Gives the other verdict for a tenth of the calls."""
+    return [1 - score if CHANCE.random() < 0.1 else score for score in good(rows)]
 
 
 def by_overlap(rows: Rows) -> list[bool]:

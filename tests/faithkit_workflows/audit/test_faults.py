@@ -20,6 +20,13 @@ EXPECTED = {
     "without_numbers": faults.BLIND_TO.format("number"),
     "with_chance": faults.UNSTABLE,
     "marking": faults.MARKS,
+    "by_words": faults.LENGTH,
+    "first_characters": faults.END_OF_ANSWER,
+    "mean_of_sentences": faults.DILUTED,
+    "first_sentence": faults.END_OF_ANSWER,
+    "without_last_passage": faults.END_OF_CONTEXT,
+    "first_characters_of_context": faults.END_OF_CONTEXT,
+    "with_noise": faults.UNSTABLE,
 }
 
 

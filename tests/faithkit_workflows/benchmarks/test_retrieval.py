@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.records import Turn
-from faithkit_workflows.answering.retrieval import MAX_WORDS, Bm25, read_passages, split_passages, with_retrieved
+from faithkit_workflows.answering.retrieval import MAX_WORDS, Bm25, read_passages, retrieve, split_passages
 from tests.data_modules.examples import example
 from tests.running import evaluate_here
 
@@ -38,15 +38,17 @@ def test_no_word_of_a_document_is_lost(text: str) -> None:
     assert " ".join(split_passages(text)).split() == text.split()
 
 
-def test_only_examples_without_knowledge_get_what_is_found_by_last_turn_and_response() -> None:
-    index = Bm25(["The Danube flows through ten countries.", "The Rhine ends in the sea.", "Cats sleep."])
+def test_only_examples_without_knowledge_get_what_is_found_by_last_turn_and_response(tmp_path: Path) -> None:
+    texts = ["The Danube flows through ten countries.", "The Rhine ends in the sea.", "Cats sleep."]
+    write(tmp_path, a_txt="\n\n".join(texts))
     asked = (Turn(speaker="seeker", text="Cats?"), Turn(speaker="seeker", text="What of the Rhine?"))
     rows = [
         example(knowledge="", response="Ten countries.", history=asked),
         example(knowledge="known", response="Cats."),
         example(knowledge=" ", response="Penguins"),
     ]
-    found = with_retrieved(rows, index, 3)
+    found, summary = retrieve({"retrieval": {"path": str(tmp_path), "num_passages": 3}}, rows) or ([], {})
+    assert (summary["examples_found"], summary["examples_without_knowledge"]) == (1, 2)
     assert found[0].knowledge == "The Danube flows through ten countries.\n\nThe Rhine ends in the sea."
     assert found[1:] == rows[1:]
 

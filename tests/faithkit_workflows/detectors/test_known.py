@@ -1,6 +1,7 @@
 """Detectors of others load by name, from their original layout or a server, and a mistake says what to type."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import transformers as t
 
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError
+from faithkit.inference.text import Reply, Request
 from faithkit.records import Example, Turn, number_passages, split_passages
 from faithkit.weights.known_detectors import known_detectors
 from faithkit.weights.resolve import resolve
@@ -115,18 +117,30 @@ def test_lynx_reads_question_document_and_answer_and_its_score_is_parsed() -> No
         assert "Who built it?" in server.contents[0] and '{"REASONING": <' in server.contents[0]
 
 
+class FixedReplies:
+    """An engine that gives the same replies, and keeps the requests."""
+
+    def __init__(self, *texts: str):
+        self.texts, self.requests = texts, list[Request]()
+
+    def generate(self, requests: Sequence[Request], decoding: Any) -> Iterator[Reply]:
+        self.requests = list(requests)
+        yield from (Reply(id=one.id, texts=(text,)) for one, text in zip(requests, self.texts, strict=True))
+
+
 def test_granite_guardian_gets_documents_and_criterion_as_variables_of_its_template(chat: Path) -> None:
     detector = load(f"granite-guardian:{chat}")
-    request = detector.request("1", example("the king plays </s> music"))
+    [found] = detector.predict_examples([example("the king")])
+    assert found.label in ("hallucinated", "faithful", "unparsed")
     tokens = detector.engine.tokens
+    detector.engine = FixedReplies("<score> yes </score>", "<score>no</score>", "perhaps")
+    judged = list(detector.predict_examples([example("the king plays </s> music")] * 3))
+    assert [one.label for one in judged] == ["hallucinated", "faithful", "unparsed"]
+    request = detector.engine.requests[0]
     [ids] = tokens.prompts([request.messages], [request.template])
     text = tokens.tokenizer.decode(ids)
     assert "groundedness False The old mill" in text.replace("  ", " ")
     assert list(ids).count(tokens.tokenizer.convert_tokens_to_ids("</s>")) == 1
-    assert detector.read_reply("<score> yes </score>") == "hallucinated"
-    assert detector.read_reply("<score>no</score>") == "faithful" and detector.read_reply("perhaps") == "unparsed"
-    [found] = detector.predict_examples([example("the king")])
-    assert found.label in ("hallucinated", "faithful", "unparsed")
 
 
 def test_a_server_that_is_not_vllm_cannot_read_documents() -> None:

@@ -14,7 +14,7 @@ from faithkit import cli
 from faithkit.errors import LimitExceeded
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span
-from faithkit_workflows.tables.score_results import TITLE, KeptRows, TestCases, worst_table, write_answers_page
+from faithkit_workflows.tables.score_results import KeptRows, TestCases, worst_table, write_answers_page
 from faithkit_workflows.tables.shares import ShareCounter
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.pages.test_page import ANY_TEXT, block
@@ -44,7 +44,7 @@ def test_the_worst_rows_come_first_and_each_other_row_at_most_once(scores):
     assert len({one.id for one in found}) == len(found) == min(9, len(scores))
     worst = sorted((score or 0 for score in scores), reverse=True)[:5]
     assert [one.score or 0 for one in found[:5]] == worst
-    assert bool(rows.note) == (len(scores) > 9)
+    assert bool(rows.describe(9)) == (len(scores) > 9)
 
 
 def test_a_sample_is_spread_over_the_whole_table():
@@ -112,7 +112,11 @@ def test_a_table_without_labels_gets_marks_a_page_and_the_command_that_labels_ro
     assert "3 rows; columns: knowledge=context" in log and "3 of 3 answers" in log and not (run / "train.log").exists()
     page = (run / "answers.html").read_text()
     header = page[page.index("<header>") : page.index("</header>")]
-    assert TITLE in header and "calls this part unsupported" in header and "3 of 3 answers" in header
+    assert (
+        "Answers and the parts that the model calls unsupported" in header
+        and "calls this part unsupported" in header
+        and "3 of 3 answers" in header
+    )
     assert "alarm" not in header and "gold" not in header
     metrics = json.loads((run / "metrics.json").read_text())["metrics"]
     assert list(metrics) == ["test/z/predicted_rate"] and metrics["test/z/predicted_rate"]["value"] == 1
