@@ -2,7 +2,7 @@
 
 The files are part of the package, data_modules/everyday_answers/ (README.md there is the datasheet): JSON lines with
 id, group, style, knowledge, question, response, label, error, spans and method. Each file is of another author, and no
-author is in two splits: train is fitting, fitting_2 and other_forms, validation is development, test is test.
+author is in two splits: train is fitting, fitting_2, other_forms and values, validation is development, test is test.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 FOLDER = Path(__file__).parents[1] / "everyday_answers"
-TRAIN, VALIDATION = ("fitting", "fitting_2", "other_forms"), "development"
+TRAIN, VALIDATION = ("fitting", "fitting_2", "other_forms", "values"), "development"
 FILES = {"train": [f"{name}.jsonl" for name in TRAIN], "validation": [f"{VALIDATION}.jsonl"], "test": ["test.jsonl"]}
 LAYOUT = {"everyday answers": ("id", "group", "style", "knowledge", "response", "label", "error", "spans")}
 ERRORS = ("number", "unit", "date", "entity", "role", "negation", "contradiction", "addition")
