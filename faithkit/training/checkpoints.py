@@ -58,36 +58,26 @@ def find_resume_point(run: RunFolder) -> ResumePoint | None:
     error: DamagedCheckpoint | None = None
     for path in (run.last, run.previous):
         try:
-            checkpoint = _read_last(path)
+            checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
+            if missing := [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]:
+                raise DamagedCheckpoint(path, f"it has no {', '.join(missing)}")
+            break
         except DamagedCheckpoint as found:
             error = error or found
         except FileNotFoundError:
             continue
-        else:
-            _check_best(run, checkpoint)  # now, and not after hours of training
-            step = checkpoint["global_step"]
-            return ResumePoint(path, step, None if path == run.last else error.problem if error else "it is missing")
-    if error:
-        raise error
-    return None
-
-
-def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
-    """Verifies best.ckpt, which may be missing only before the first validation."""
+    else:
+        if error:
+            raise error
+        return None
     try:
-        verify_file(run.best)
-    except FileNotFoundError:
+        verify_file(run.best)  # now, and not after hours of training
+    except FileNotFoundError:  # before the first validation
         states = [state for key, state in checkpoint["callbacks"].items() if "Checkpoint" in str(key)]
         if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
             raise DamagedCheckpoint(run.best, "it is missing") from None
-
-
-def _read_last(path: Path) -> Mapping[str, Any]:
-    checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
-    missing = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
-    if missing:
-        raise DamagedCheckpoint(path, f"it has no {', '.join(missing)}")
-    return checkpoint
+    problem = None if path == run.last else error.problem if error else "it is missing"
+    return ResumePoint(path, checkpoint["global_step"], problem)
 
 
 def check_fits(path: Path, module: Any) -> None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +96,11 @@ class CsvLogger(Logger):
                 log.warning("%s: damaged lines are left out: %d", self.file, damaged)
             return rows
         if content:
-            aside = self._free_name()
+            names = (self.folder / f"metrics-damaged-{number}.csv" for number in count(1))
+            aside = next(path for path in names if not path.exists())
             self.file.rename(aside)
             log.warning("%s cannot be read: it is kept as %s, and a new one is written", self.file, aside.name)
         return []
-
-    def _free_name(self) -> Path:
-        count = 1
-        while (path := self.folder / f"metrics-damaged-{count}.csv").exists():
-            count += 1
-        return path
 
 
 def _row(columns: Sequence[str], line: str) -> dict[str, str] | None:
@@ -177,7 +173,10 @@ class TensorBoardEvents:
         self.lightning.log_metrics(finished.numbers(), finished.step)
         for name, rows in finished.samples.items():
             if rows:
-                self.lightning.experiment.add_text(f"test/{name}/predictions", _markdown(rows), finished.step)
+                head = list(rows[0])
+                lines = [head, ["---"] * len(head), *([_plain(row.get(column)) for column in head] for row in rows)]
+                table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+                self.lightning.experiment.add_text(f"test/{name}/predictions", table, finished.step)
 
     def close(self, exit_code: int) -> None:
         self.lightning.experiment.close()
@@ -189,21 +188,14 @@ def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step:
     return WandbRun(run, config, job, **settings)
 
 
-def _markdown(rows: Sequence[Row]) -> str:
-    """Writes a Markdown table in which texts from data are not interpreted."""
-    head = list(rows[0])
-    lines = [head, ["---"] * len(head), *([_plain(row.get(name)) for name in head] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _plain(value: Any) -> str:
+    """Writes a text from data so that Markdown does not interpret it."""
     text = " ".join(str("" if value is None else value).split())
     # Characters with a meaning in Markdown or HTML become entities.
     return "".join(f"&#{ord(character)};" if character in "|\\`*_[]~$" else escape(character) for character in text)
 
 
 CSV, TENSORBOARD, WANDB = "csv", "tensorboard", "wandb"
-Builder = Callable[..., RunLogger]
 
 
 class Loggers:
@@ -262,7 +254,7 @@ def _exit_code(error: BaseException | None) -> int:
     return FAILED if explain(error) is None else USER_ERROR
 
 
-BUILDERS: dict[str, Builder] = {
+BUILDERS: dict[str, Callable[..., RunLogger]] = {
     CSV: lambda run, config, job, first_step, settings: CsvFiles(run.path / CSV, first_step, **settings),
     TENSORBOARD: lambda run, config, job, first_step, settings: TensorBoardEvents(
         run.path / TENSORBOARD, first_step, **settings
