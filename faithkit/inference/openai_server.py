@@ -22,7 +22,6 @@ OPENAI = "https://api.openai.com/v1"
 OLDEST_CLIENT = (3, 54)  # as in pyproject.toml; older ones need another package for aiohttp
 MAX_TOKENS, MAX_COMPLETION_TOKENS, NO_LIMIT = "max_tokens", "max_completion_tokens", "none"
 NO_KEY = "none"  # sent to servers that need no key: the client always sends one
-MAX_QUOTE = 200
 BAD_URL_HINT = "engine.base_url=http://localhost:8000/v1"
 # How servers describe a prompt that is too long: OpenAI, vLLM and SGLang, llama.cpp, others.
 _TOO_LONG = re.compile(
@@ -261,7 +260,7 @@ class Server:
         """Quotes a server's message in one line, without secrets."""
         if self.key != NO_KEY:
             text = text.replace(self.key, "***")
-        return shorten(_LIKE_A_KEY.sub("***", text), MAX_QUOTE)
+        return shorten(_LIKE_A_KEY.sub("***", text), 200)
 
     def _suggest_model(self, names: Sequence[str]) -> str:
         if not names:
@@ -321,11 +320,6 @@ def read_server(model: str, base_url: str | None, key_variable: str) -> Server:
     if not key.isascii() or not key.isprintable() or " " in key:
         problem = f"{key_variable} contains characters that are not allowed in a key"
         raise UserError(problem, hint=f"export {key_variable}=...")
-    _check_url(url)
-    return Server(url=url, model=model, key_variable=key_variable, key=key or NO_KEY)
-
-
-def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -336,3 +330,4 @@ def _check_url(url: str) -> None:
         raise UserError("engine.base_url contains more than an address", hint=hint)
     if not usable:
         raise UserError(f"engine.base_url is {shorten(url)}", hint=BAD_URL_HINT)
+    return Server(url=url, model=model, key_variable=key_variable, key=key or NO_KEY)
