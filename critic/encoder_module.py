@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
 
 from critic.auxiliary_losses import TokenHead, unit_vectors
+from critic.sequence.options import CriticOptions
+from critic.tagger.options import TaggerOptions
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
@@ -27,18 +29,7 @@ NOT_HYPERPARAMETERS = (
 )
 
 
-class EncoderOptions(Protocol):
-    """The options that critic and tagger have in common."""
-
-    @property
-    def gradient_checkpointing(self) -> bool: ...
-    @property
-    def freeze_embeddings(self) -> bool: ...
-    @property
-    def support_weight(self) -> float: ...
-
-
-Options = TypeVar("Options", bound=EncoderOptions)
+Options = TypeVar("Options", CriticOptions, TaggerOptions)
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:
