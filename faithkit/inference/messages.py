@@ -5,7 +5,7 @@ end its turn or begin another one. For a model without a chat template, the mess
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,16 +148,14 @@ class MessageTokens:
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        template_parts = [piece for piece in pieces if not piece.is_content]
-        contents = [piece for piece in pieces if piece.is_content]
-        found = dict(zip(template_parts, _encode_batch(backend, template_parts), strict=True))
-        with literal_text(self.tokenizer):
-            for piece, ids in zip(contents, _encode_batch(backend, contents), strict=True):
-                found[piece] = without_special(self.tokenizer, ids)
+        found = {}
+        for is_content in (False, True):
+            group = [piece for piece in pieces if piece.is_content == is_content]
+            # The Rust code accepts no lone surrogates: they become question marks.
+            texts = [piece.text.encode(errors="replace").decode() for piece in group]
+            with literal_text(self.tokenizer) if is_content else nullcontext():
+                encoded = backend.encode_batch_fast(texts, add_special_tokens=False)
+            for piece, one in zip(group, encoded, strict=True):
+                ids = np.array(one.ids, np.int32)
+                found[piece] = without_special(self.tokenizer, ids) if is_content else ids
         return found
-
-
-def _encode_batch(backend: Any, pieces: Sequence[_Piece]) -> list[NDArray[np.int32]]:
-    # The Rust code accepts no lone surrogates: they become question marks.
-    texts = [piece.text.encode(errors="replace").decode() for piece in pieces]
-    return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(texts, add_special_tokens=False)]

@@ -39,17 +39,15 @@ class PrefixGroup:
 
     Args:
         length: Tokens of the prefix.
+        ids: Those of one of its prompts, which begin with the prefix.
         members: Prompts that share no longer prefix with another one.
         groups: Groups of prompts that do.
     """
 
     length: int = 0
+    ids: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     members: list[Prompt] = field(default_factory=list)
     groups: list["PrefixGroup"] = field(default_factory=list)
-
-    def prompts(self) -> list[Prompt]:
-        """Returns all prompts with this prefix."""
-        return [*self.members, *(prompt for group in self.groups for prompt in group.prompts())]
 
 
 def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
@@ -74,7 +72,7 @@ def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
         length = min(common[begin : end - 1])
         added = length - group.length
         if added >= MIN_PREFIX and added * (end - begin - 1) >= min_saved:
-            inner = PrefixGroup(length)
+            inner = PrefixGroup(length, ordered[begin].ids)
             group.groups.append(inner)
             group = inner
         cuts = [place + 1 for place in range(begin, end - 1) if common[place] == length]
@@ -174,7 +172,7 @@ def list_segments(group: PrefixGroup, parent: Segment | None = None) -> Iterator
     for prompt in group.members:
         yield Segment(prompt.ids[done:], done, parent, prompt)
     for inner in group.groups:
-        shared = Segment(inner.prompts()[0].ids[done : inner.length], done, parent)
+        shared = Segment(inner.ids[done : inner.length], done, parent)
         yield shared
         yield from list_segments(inner, shared)
 
@@ -283,7 +281,7 @@ class PromptReader:
             yield part, *self._read_part([prompt.ids[done:] for prompt in part], prefix)
             begin += count
         for inner in group.groups:
-            state, _ = self._read_part([inner.prompts()[0].ids[done : inner.length]], prefix)
+            state, _ = self._read_part([inner.ids[done : inner.length]], prefix)
             yield from self._read_group(inner, state)
 
     def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[CausalState, Tensor]:

@@ -10,6 +10,8 @@ import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,7 +84,7 @@ def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         if device == "cpu":
             _load(folder, tensors, no_dist=True)
         for name, (keys, _, _) in layout.items():
-            find(plain, keys[:-1])[keys[-1]] = tensors[name]
+            reduce(getitem, keys[:-1], plain)[keys[-1]] = tensors[name]
     except (dcp.CheckpointException, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
         raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files") from error
     return plain
@@ -99,7 +101,7 @@ def read_into(folder: Path, checkpoint: Any) -> None:
     """
     _, layout = _read_index(folder)
     with _first_failure(folder):
-        _load(folder, {name: find(checkpoint, keys) for name, (keys, _, _) in layout.items()})
+        _load(folder, {name: reduce(getitem, keys, checkpoint) for name, (keys, _, _) in layout.items()})
 
 
 def split_tensors(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Keys, Tensor]]:
@@ -114,13 +116,6 @@ def split_tensors(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[K
                 tensors["optimizer_states", number, "state", parameter, name] = moments[name]
         optimizers.append({**optimizer, "state": others})
     return {**checkpoint, "state_dict": {}, "optimizer_states": optimizers}, dict(sorted(tensors.items(), key=str))
-
-
-def find(checkpoint: Any, keys: Keys) -> Any:
-    """Follows keys into nested containers."""
-    for key in keys:
-        checkpoint = checkpoint[key]
-    return checkpoint
 
 
 def _load(folder: Path, tensors: dict[str, Any], *, no_dist: bool = False) -> None:

@@ -61,14 +61,6 @@ class CsvLogger(Logger):
     def version(self) -> str:
         return self.folder.name
 
-    @property
-    def save_dir(self) -> str:
-        return str(self.folder.parent)
-
-    @property
-    def log_dir(self) -> str:
-        return str(self.folder)
-
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
         self._params |= params  # Lightning adds those of the module
         write_text(self.folder / "hparams.yaml", yaml.safe_dump(self._params, allow_unicode=True))
