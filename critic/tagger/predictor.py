@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from critic.load_checkpoint import load_checkpoint
 from critic.requests import (
     SINGLE,
+    TURN_BREAK,
     History,
     Knowledge,
     Request,
     answer_call,
-    dialogue_requests,
     example_chunks,
     request_of,
     stream_results,
@@ -35,6 +35,7 @@ from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
+from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
@@ -256,8 +257,18 @@ class Tagger:
         Args:
             turns: (speaker, text): [("user", "Who wrote it?"), ("assistant", "It is anonymous.")].
         """
-        count, places, requests = dialogue_requests(knowledge, turns)
-        result: list[Prediction | None] = [None] * count
+        passages, all_turns = arguments.read_passages("knowledge", knowledge), arguments.read_turns("turns", turns)
+        places = [p for p, (speaker, _) in enumerate(all_turns) if (speaker or "").lower() in arguments.ASSISTANTS]
+        if not places:
+            speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in all_turns})) or "none"
+            problem = f"turns has no turn of the assistant; speakers: {speakers}"
+            raise UserError(problem, hint='turns=[("user", "Where?"), ("assistant", "In twelve.")]')
+        requests = []
+        for place in places:
+            question = TURN_BREAK.join(text for _, text in all_turns[:place])
+            response = arguments.read_text("turns", all_turns[place][1], f"item {place}")
+            requests.append(Request(number_passages(passages), question, response))
+        result: list[Prediction | None] = [None] * len(all_turns)
         for place, tagged in zip(places, self.tag(requests), strict=True):
             result[place] = replace(tagged, id=str(place))
         return result

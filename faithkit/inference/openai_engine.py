@@ -36,10 +36,8 @@ from faithkit.inference.text import AUTO, Form, Reply, Request, check_requests
 from faithkit.packages import needs_package
 
 log = logging.getLogger(__name__)
-MAX_RETRY_AFTER = 120.0  # seconds that the client waits at most for a server's Retry-After
 TOP_LOGPROBS = {20: 5, 5: 0}  # how many likeliest tokens are requested, and how many after a refusal
 THREAD_NAME = "faithkit-requests"
-UNUSABLE_RETRIES = 2  # after an answer that is truncated or in another format
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,8 +221,9 @@ class OpenAiEngine:
             variables = {"chat_template_kwargs": dict(request.template)}
             sent["extra_body"] = {**settings.get("extra_body", {}), **variables}
         # The client's timeout is for each read: a server could send one byte at a time for ever.
-        seconds = (self.options.max_retries + 1) * (self.options.timeout_seconds + MAX_RETRY_AFTER)
-        for remaining in range(UNUSABLE_RETRIES, -1, -1):
+        # It waits at most two minutes for a server's Retry-After.
+        seconds = (self.options.max_retries + 1) * (self.options.timeout_seconds + 120.0)
+        for remaining in (2, 1, 0):  # tries after an answer that is truncated or in another format
             async with asyncio.timeout(seconds):
                 response = await client.chat.completions.with_raw_response.create(**sent)
             try:

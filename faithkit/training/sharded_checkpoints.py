@@ -77,6 +77,7 @@ def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
     Raises:
         DamagedCheckpoint: A file is damaged or missing, or belongs to another checkpoint.
     """
+    plain: Any
     plain, layout = _read_index(folder)
     device = "meta" if str(map_location) == "meta" else "cpu"
     try:
@@ -84,10 +85,11 @@ def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         if device == "cpu":
             _load(folder, tensors, no_dist=True)
         for name, (keys, _, _) in layout.items():
-            reduce(getitem, keys[:-1], plain)[keys[-1]] = tensors[name]
+            place = reduce(getitem, keys[:-1], plain)
+            place[keys[-1]] = tensors[name]
     except (dcp.CheckpointException, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
         raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files") from error
-    return plain
+    return dict(plain)
 
 
 def read_into(folder: Path, checkpoint: Any) -> None:

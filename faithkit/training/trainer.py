@@ -24,11 +24,9 @@ from faithkit.training.callbacks import (
     ProgressBar,
     ProgressLines,
 )
-from faithkit.training.checkpoints import ResumePoint, find_resume_point
 from faithkit.training.training_options import TIMEOUT_SECONDS
 
 FSDP = "fsdp"  # of trainer.strategy
-log = logging.getLogger("faithkit")
 LIGHTNING_ABOUT_ITSELF = (  # warnings about mistakes remain
     ".*does not have many workers.*",
     ".*exists and is not empty.*",
@@ -113,21 +111,6 @@ def build_trainer(
         plugins=[DurableCheckpoints()],
         default_root_dir=run.path,
     )
-
-
-def resume_point(run: RunFolder) -> ResumePoint | None:
-    """Finds the checkpoint to resume from, and logs its step; None if there is none.
-
-    Raises:
-        UserError: All checkpoints are damaged, or best.ckpt is.
-    """
-    point = find_resume_point(run)
-    if point is None:
-        return None
-    if point.problem:
-        log.warning("%s: %s; resuming from the previous one, %s", run.last, point.problem, point.path.name)
-    log.info("resuming at step %d", point.step)
-    return point
 
 
 def _strategy(hardware: Mapping[str, Any]) -> Any:
