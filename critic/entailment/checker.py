@@ -143,19 +143,10 @@ class EntailmentChecker:
         known: The declaration.
         model: The model that it declares.
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None chooses by the device.
-        threshold: P(hallucinated) from which a response is labelled hallucinated.
     """
 
-    def __init__(
-        self,
-        known: KnownDetector,
-        model: Any,
-        tokenizer: Any,
-        *,
-        batch_tokens: int | None = None,
-        threshold: float = THRESHOLD,
-    ):
-        self.known, self.model, self.tokenizer, self.threshold = known, model, tokenizer, threshold
+    def __init__(self, known: KnownDetector, model: Any, tokenizer: Any, *, batch_tokens: int | None = None):
+        self.known, self.model, self.tokenizer, self.threshold = known, model, tokenizer, THRESHOLD
         self.batch_tokens = arguments.read_count("batch_tokens", batch_tokens) or default_batch_tokens(model)
 
     @classmethod

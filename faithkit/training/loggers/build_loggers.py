@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from html import escape
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 from pytorch_lightning.loggers import Logger
@@ -21,9 +21,14 @@ from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, exp
 from faithkit.environment import environment
 from faithkit.files.atomic import disk_errors, write_text
 from faithkit.files.run_folder import RunFolder, process_rank
-from faithkit.training.loggers.logger_results import Finished, Row, RunLogger
+from faithkit.training.loggers.logger_results import Finished, Row
+
+if TYPE_CHECKING:
+    from faithkit.training.loggers.wandb_run import WandbRun
 
 STEP = "step"
+# A place that a training logs to: `lightning` is the logger of the Trainer; `close` is called once, also after errors.
+Place: TypeAlias = "CsvFiles | TensorBoardEvents | WandbRun"
 log = logging.getLogger("faithkit")
 
 
@@ -174,7 +179,7 @@ class TensorBoardEvents:
         self.lightning.experiment.close()
 
 
-def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step: int, settings: Any) -> RunLogger:
+def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step: int, settings: Any) -> "WandbRun":
     from faithkit.training.loggers.wandb_run import WandbRun
 
     return WandbRun(run, config, job, **settings)
@@ -198,7 +203,7 @@ class Loggers:
         places: Empty in all processes but the first.
     """
 
-    def __init__(self, lightning: Sequence[Logger], places: Sequence[RunLogger]):
+    def __init__(self, lightning: Sequence[Logger], places: Sequence["Place"]):
         self.lightning, self._places = list(lightning), places
 
     def log_results(self, finished: Finished) -> None:
@@ -227,7 +232,7 @@ def open_loggers(
     if process_rank() > 0:
         yield Loggers([DummyLogger() for _ in options], [])
         return
-    places: list[RunLogger] = []
+    places: list[Place] = []
     with ExitStack() as ends:
         for name, settings in options.items():
             place = BUILDERS[name](run, config, job, first_step, settings or {})
@@ -246,7 +251,7 @@ def _exit_code(error: BaseException | None) -> int:
     return FAILED if explain(error) is None else USER_ERROR
 
 
-BUILDERS: dict[str, Callable[..., RunLogger]] = {
+BUILDERS: dict[str, Callable[..., "Place"]] = {
     CSV: lambda run, config, job, first_step, settings: CsvFiles(run.path / CSV, first_step, **settings),
     TENSORBOARD: lambda run, config, job, first_step, settings: TensorBoardEvents(
         run.path / TENSORBOARD, first_step, **settings
