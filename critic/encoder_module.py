@@ -9,8 +9,6 @@ import numpy as np
 import torch
 
 from critic.auxiliary_losses import TokenHead, unit_vectors
-from critic.sequence.options import CriticOptions
-from critic.tagger.options import TaggerOptions
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
@@ -29,7 +27,7 @@ NOT_HYPERPARAMETERS = (
 )
 
 
-Options = TypeVar("Options", CriticOptions, TaggerOptions)
+Options = TypeVar("Options", bound=Any)  # CriticOptions or TaggerOptions, whose folders import this file
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:
