@@ -81,21 +81,17 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
     targets = {name: _open(name, config) for name in names if name in functions or URL.fullmatch(name)}
     for name in names:
         check_source(name)
-    _check_texts(rows, folder / VERDICTS / TEXTS, config["path"])
+    path = folder / VERDICTS / TEXTS
+    texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
+    found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}  # labels may be new
+    if path.exists() and read_strict_json(path, hint="delete it") != found:
+        hint = "give the earlier table, in which labels may be added, or compare in a new run"
+        raise UserError("the texts of the table have changed since this run began", place=config["path"], hint=hint)
+    write_json(path, found)
     return [
         _ask(name, targets.get(name), rows, folder / VERDICTS / f"{place}.jsonl", config)
         for place, name in enumerate(names, start=1)
     ]
-
-
-def _check_texts(rows: Sequence[Example], path: Path, table: str) -> None:
-    """Refuses verdicts of other texts; labels may be new."""
-    texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
-    found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}
-    if path.exists() and read_strict_json(path, hint="delete it") != found:
-        hint = "give the earlier table, in which labels may be added, or compare in a new run"
-        raise UserError("the texts of the table have changed since this run began", place=table, hint=hint)
-    write_json(path, found)
 
 
 def _open(name: str, config: Mapping[str, Any]) -> Target:

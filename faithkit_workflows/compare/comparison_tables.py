@@ -98,7 +98,9 @@ def best_run_command(sweep: RankedSweep, ranking: Ranking) -> str:
 
 
 def _settings_table(comparison: Comparison) -> Table:
-    keys = sorted(comparison.settings, key=_setting_rank)
+    ranks = {name: rank for rank, name in enumerate(FIRST_SETTINGS)}
+    last = {key: ranks.get(key.rpartition(".")[2], len(ranks)) for key in comparison.settings}
+    keys = sorted(comparison.settings, key=lambda key: (last[key], key.count("."), key))
     table = new_text_table("runs, and the settings that differ", ["run", "script", "settings"], no_wrap=["script"])
     for place, run in enumerate(comparison.runs[:MAX_RUNS]):
         values = {key: comparison.settings[key][place] for key in keys}
@@ -110,12 +112,6 @@ def _settings_table(comparison: Comparison) -> Table:
         table.add_row(*cells, end_section=True)
     table.caption = Text(_further_runs(len(comparison.runs)))
     return table
-
-
-def _setting_rank(key: str) -> tuple[int, int, str]:
-    last = key.rpartition(".")[2]
-    place = FIRST_SETTINGS.index(last) if last in FIRST_SETTINGS else len(FIRST_SETTINGS)
-    return place, key.count("."), key
 
 
 def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], comparison: Comparison) -> Table:

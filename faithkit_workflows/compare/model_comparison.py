@@ -114,8 +114,12 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
     answers = {
         one.name: one.answers for one in asked if judged[one.name] and len(judged[one.name]) >= MIN_SHARE * len(rows)
     }
-    notes = [_describe_failures(one, len(judged[one.name]), len(rows), one.name in answers) for one in asked]
-    notes = [note for note in notes if note]
+    notes = []
+    for one in asked:
+        if missing := len(rows) - len(judged[one.name]):
+            reasons = "; ".join(f"{reason} ({count:,})" for reason, count in one.problems.most_common(3))
+            end = "" if one.name in answers else " It is left out."
+            notes.append(f"{one.name} has no verdict on {missing:,} of {len(rows):,} rows: {reasons}.{end}")
     notes += [
         f"{one.name}: {number:,} replies came from the cache; its time and cost are those of the others only."
         for one in asked
@@ -132,6 +136,13 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         notes.append(f"{len(labelled):,} of {len(common):,} rows have a label: accuracy is measured on these.")
     groups = [row.group for row in common]
     shares = {name: share([of[row.id].label == HALLUCINATED for row in common], groups) for name, of in answers.items()}
+    # To label first: the rows on which labels divide most evenly, and at random where this is equal. Not by
+    # probability: rows on which a model is surest are those on which it is right most often.
+    minority = {}
+    for row in common:
+        called = sum(of_model[row.id].label == HALLUCINATED for of_model in answers.values())
+        minority[row.id] = min(called, len(answers) - called)
+    differing = [row for row in common if row.label is None and minority[row.id]]
     return ModelComparison(
         asked=asked,
         names=list(answers),
@@ -141,17 +152,9 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         shares={name: metric for name, metric in shares.items() if metric is not None},
         agreements={both: _agree(common, answers, *both) for both in combinations(answers, 2)},
         accuracy=measure_accuracy(labelled, answers) if labelled else None,
-        to_label=choose_to_label([row for row in common if row.label is None], answers)[:num_to_label],
+        to_label=sorted(differing, key=lambda row: (-minority[row.id], group_hash(row.id)))[:num_to_label],
         notes=notes,
     )
-
-
-def _describe_failures(model: AskedModel, num_judged: int, num_rows: int, is_compared: bool) -> str:
-    if num_judged == num_rows:
-        return ""
-    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in model.problems.most_common(3))
-    end = "" if is_compared else " It is left out."
-    return f"{model.name} has no verdict on {num_rows - num_judged:,} of {num_rows:,} rows: {reasons}.{end}"
 
 
 def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -> Mapping[str, Metric]:
@@ -159,20 +162,6 @@ def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -
     groups = [row.group for row in rows]
     is_grouped = len(set(groups)) >= MIN_GROUPS_OF_SHARE
     return measure_agreement(one, other, groups if is_grouped else [row.id for row in rows]).metrics
-
-
-def choose_to_label(rows: Sequence[Example], answers: Answers) -> list[Example]:
-    """Sorts the rows on which labels differ by how evenly they divide, and at random where this is equal.
-
-    Not by probability: rows on which a model is surest are those on which it is right most often.
-    """
-
-    def disagreement(row: Example) -> int:
-        called = sum(of_model[row.id].label == HALLUCINATED for of_model in answers.values())
-        return min(called, len(answers) - called)
-
-    differing = [row for row in rows if disagreement(row)]
-    return sorted(differing, key=lambda row: (-disagreement(row), group_hash(row.id)))
 
 
 def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:

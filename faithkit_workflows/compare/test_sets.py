@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,13 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
     """Reads the predictions of all runs and joins them by test set; messages are in `problems`."""
     found: dict[str, TestSet] = {}
     for run in runs:
-        files = [(data_name(run, _dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
+        files = []
+        for stem, path in run.predictions.items():
+            dataset = None
+            with suppress(UserError, OSError, KeyError, TypeError):  # a file without a record is named by itself
+                dataset = read_strict_json(path.with_suffix(".origin.json"), hint="")["rows"]["dataset"]
+            dataset = dataset if isinstance(dataset, str) and dataset else stem
+            files.append((data_name(run, dataset), stem, path))
         names = [name for name, _, _ in files]
         for name, stem, path in files:
             test_set = found.setdefault(name, TestSet(name))
@@ -87,7 +94,11 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
             read = read_predicted_rows(path)
             test_set.problems += [f"{system}: {problem}" for problem in read.problems]
             if read.rows:
-                rows = {id_: _with_source(row, stem, name) for id_, row in read.rows.items()}
+                rows = dict(read.rows)
+                for id_, row in read.rows.items():
+                    # A row without a source has the name of the file, and gets that of the test set.
+                    if row.example.split == UNKNOWN_SPLIT and row.example.source == stem != name:
+                        rows[id_] = replace(row, example=replace(row.example, source=name))
                 measured = _read_measured(run.folder / "scores" / f"{stem}.jsonl", test_set.problems)
                 _add(test_set, System(system, run, {}, measured), rows)
     for test_set in found.values():
@@ -109,23 +120,6 @@ def data_name(run: Run, dataset: str) -> str:
     """Returns the display name of a dataset of a run."""
     block = run.config.get("benchmark") or run.config.get("data")
     return display_name(dataset, data_path(block)) if isinstance(block, Mapping) else dataset
-
-
-def _dataset_of(path: Path, default: str) -> str:
-    """Reads the name of the test set from the record next to a predictions file, if there is one."""
-    try:
-        found = read_strict_json(path.with_suffix(".origin.json"), hint="")["rows"]["dataset"]
-    except (UserError, OSError, KeyError, TypeError):
-        return default
-    return found if isinstance(found, str) and found else default
-
-
-def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
-    """Sets the source of a row without one to the test set, because it would be the name of the file."""
-    example = row.example
-    if example.split != UNKNOWN_SPLIT or example.source != stem or stem == name:
-        return row
-    return replace(row, example=replace(example, source=name))
 
 
 def _add(test_set: TestSet, system: System, rows: Mapping[str, PredictedRow]) -> None:
@@ -150,7 +144,9 @@ def _add(test_set: TestSet, system: System, rows: Mapping[str, PredictedRow]) ->
             num_differing += bool(differing)
             fields |= differing
             if missing := new.keys() - old.keys():
-                test_set.examples[id_] = _complete(known, row.example, missing)
+                values = {k: getattr(row.example, k) for k in missing if k != "gold" and not k.startswith(FACT)}
+                facts = {fact: value for fact, value in row.example.meta.items() if FACT + fact in missing}
+                test_set.examples[id_] = replace(known, **values, meta={**known.meta, **facts})
         if row.has_text:
             test_set.with_text.add(id_)
         predictions[id_] = row.prediction
@@ -185,13 +181,6 @@ def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
     }
     facts = {FACT + fact: value for fact, value in example.meta.items()}
     return {key: value for key, value in found.items() if value is not None} | facts
-
-
-def _complete(known: Example, new: Example, fields: Collection[str]) -> Example:
-    """Takes these fields from the new row, and all others from the known one."""
-    values = {key: getattr(new, key) for key in fields if key != "gold" and not key.startswith(FACT)}
-    facts = {fact: value for fact, value in new.meta.items() if FACT + fact in fields}
-    return replace(known, **values, meta={**known.meta, **facts})
 
 
 def _check(test_set: TestSet) -> None:
@@ -258,9 +247,11 @@ def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
         for name, value in _facts(example, has_text=id_ in test_set.with_text):
             found[name][id_] = value
     few = {name: values for name, values in found.items() if 1 < len(set(values.values())) <= MAX_VALUES}
-    distinct: dict[tuple[str, ...], str] = {}
+    distinct: dict[tuple[int, ...], str] = {}
     for name, values in few.items():  # fields that divide the rows in the same way are shown once
-        distinct.setdefault(tuple(_pattern(test_set, values)), name)
+        numbers: dict[str, int] = {}
+        pattern = (numbers.setdefault(values[id_], len(numbers)) if id_ in values else -1 for id_ in test_set.examples)
+        distinct.setdefault(tuple(pattern), name)
     return {name: few[name] for name in few if name in distinct.values()}
 
 
@@ -285,11 +276,6 @@ def _bin(number: int, starts: Sequence[int]) -> str:
         return f"{low} and more"
     high = starts[place] - 1
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _pattern(test_set: TestSet, values: Mapping[str, str]) -> list[str]:
-    numbers: dict[str, int] = {}
-    return [str(numbers.setdefault(values[id_], len(numbers))) if id_ in values else "" for id_ in test_set.examples]
 
 
 def sort_values(values: Mapping[str, str]) -> list[str]:

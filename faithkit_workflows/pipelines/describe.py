@@ -8,7 +8,7 @@ and the seeker's turn before each of them is compared, apart from white space.
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -111,21 +111,18 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         verbose=config["verbose"],
     )
     meta = {"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()}
-    write_results(run.metrics, rate_metrics(stats, title) | _seeker_metrics(source, splits, block, title), meta)
+    metrics = rate_metrics(stats, title)
+    if block["wow_path"] is not None:
+        wow, skipped = build_source("wow", block["wow_path"]), ReadReport("skip")
+        edited = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
+        originals = chain.from_iterable(read_examples(wow, split, skipped) for split in wow.split_names())
+        found = find_seeker_edits(edited, originals)
+        log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
+        metrics |= full_names("test", title, measure_seeker_edits(found, block["num_resamples"]))
+    write_results(run.metrics, metrics, meta)
     reading = {"path": source.path, "num_rejects": len(report.rejects)}
     write_text(run.path / "datasheet.md", datasheet(stats, title=title, reading=reading, known=known))
     log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
-
-
-def _seeker_metrics(source: Source, splits: Sequence[str], block: Mapping[str, Any], title: str) -> dict[str, Metric]:
-    if block["wow_path"] is None:
-        return {}
-    wow, report = build_source("wow", block["wow_path"]), ReadReport("skip")
-    edited = chain.from_iterable(read_examples(source, split, report) for split in splits)
-    originals = chain.from_iterable(read_examples(wow, split, report) for split in wow.split_names())
-    found = find_seeker_edits(edited, originals)
-    log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
-    return full_names("test", title, measure_seeker_edits(found, block["num_resamples"]))
 
 
 def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:

@@ -106,7 +106,20 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
         print(f"would estimate from {table.num_rows:,} verdicts and {len(table.labelled):,} labels")
         return
     name, found = name_of(data) if is_folder else Path(data).stem, estimate(table, labels, block, config["seed"])
-    _log_notes(table, found.labels)
+    log.info("%s verdicts, by their %s", f"{table.num_rows:,}", "scores" if table.uses_scores else "labels")
+    if table.num_unread:
+        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{table.num_unread:,}")
+    if not table.has_groups:
+        log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
+    if (known := found.labels) is not None:
+        is_random = not known.waves and not known.probabilities
+        how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
+        log.info("%s labels%s", f"{len(known.values):,}", how)
+        for what, number in known.skipped.items():
+            log.info("labels %s: %s", what, f"{number:,}")
+        if known.num_open and known.values:
+            note = "the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise"
+            log.info(note)
     if labels is None and is_folder:
         shares = [(part.name, part.metrics.get(DETECTOR)) for part in found.parts]
         judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
@@ -133,7 +146,10 @@ def estimate(table: VerdictTable, labels: Labels | None, block: Mapping[str, Any
     next_rows: list[dict[str, object]] = []
     if block["label_next"] is not None:
         next_rows = choose_next(table, known, probabilities, waves, block, seed + len(waves))
-    rows = labelled_rows(table, known, probabilities)
+    truth, chance = np.full(table.num_rows, np.nan), np.ones(table.num_rows)
+    for name, value in known.values.items():
+        truth[table.labelled[name]], chance[table.labelled[name]] = value, probabilities[name]
+    rows = Verdicts(table.scores, truth, table.groups, chance)
     parts = estimate_parts(table, rows, power=block["power"], num_resamples=block["num_resamples"])
     plan = None
     if block["width"] is not None and known.values:
@@ -180,35 +196,6 @@ def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | No
                 columns |= {"knowledge": example.knowledge, "history": history, "response": example.response}
             found[example.id] = columns
     return found
-
-
-def _log_notes(table: VerdictTable, labels: Labels | None) -> None:
-    log.info("%s verdicts, by their %s", f"{table.num_rows:,}", "scores" if table.uses_scores else "labels")
-    if table.num_unread:
-        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{table.num_unread:,}")
-    if not table.has_groups:
-        log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
-    if labels is None:
-        return
-    is_random = not labels.waves and not labels.probabilities
-    how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
-    log.info("%s labels%s", f"{len(labels.values):,}", how)
-    for what, number in labels.skipped.items():
-        log.info("labels %s: %s", what, f"{number:,}")
-    if labels.num_open and labels.values:
-        log.info("the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise")
-
-
-def labelled_rows(table: VerdictTable, labels: Labels, probabilities: Mapping[str, float]) -> Verdicts:
-    """Joins verdicts and labels.
-
-    Args:
-        probabilities: That each labelled response was chosen.
-    """
-    truth, chance = np.full(table.num_rows, np.nan), np.ones(table.num_rows)
-    for name, value in labels.values.items():
-        truth[table.labelled[name]], chance[table.labelled[name]] = value, probabilities[name]
-    return Verdicts(table.scores, truth, table.groups, chance)
 
 
 def estimate_parts(table: VerdictTable, rows: Verdicts, *, power: float | None, num_resamples: int) -> list[PartRates]:

@@ -224,19 +224,18 @@ def best_proposals(rows: Iterable[Row], branches: Sequence[str]) -> Iterator[Row
     for candidates in batched(rows, len(branches)):
         first = str(candidates[0][KEY])
         key = first.rpartition(AT)[0] if len(branches) > 1 else first  # a single branch has plain keys
-        usable = [(number, row) for number, row in enumerate(candidates) if not is_failed(row)]
-        if usable:
-            number, best = min(usable, key=lambda pair: _sort_key(*pair))
-            yield {**best, KEY: key, "candidate": branches[number], "candidates": len(usable)}
+        ranks = []
+        for number, row in enumerate(candidates):
+            if not is_failed(row):
+                score = row.get("score")
+                if score is None:  # of a judge that gives labels only
+                    score = float(row.get("verdict", FAITHFUL) != FAITHFUL)
+                ranks.append((len(row["faults"]), score, row["copied_words"], number))
+        if ranks:
+            best = min(ranks)[-1]
+            yield {**candidates[best], KEY: key, "candidate": branches[best], "candidates": len(ranks)}
         else:
             yield {KEY: key, FAILED: list(dict.fromkeys(name for row in candidates for name in failure_names(row)))}
-
-
-def _sort_key(number: int, row: Row) -> tuple[int, float, int, int]:
-    score = row.get("score")
-    if score is None:  # of a judge that gives labels only
-        score = float(row.get("verdict", FAITHFUL) != FAITHFUL)
-    return len(row["faults"]), score, row["copied_words"], number
 
 
 def sheet_cells(row: Row, answers: Answers) -> dict[str, object]:

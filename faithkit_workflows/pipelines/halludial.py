@@ -22,10 +22,10 @@ from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn
 from construction.official_layouts import INDUCED, SPONTANEOUS, write_halludial
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit_workflows.pipelines.judgements import FIELDS, ask_judge, detect_hallucinations
 from faithkit_workflows.pipelines.run_chain import (
-    annotator_of,
     build_benchmark,
     build_model,
     writers_of,
@@ -88,7 +88,7 @@ def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
         judge: Any = detect_hallucinations(block["detector"], config["labels"])
     else:
         judge_prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
-        judge = ask_judge(annotator_of(config), judge_prompt, block, build)
+        judge = ask_judge(EngineOptions(**config["engine"]), judge_prompt, block, build)
     return [*steps, Step(name=ANNOTATE, work=judge, after=tuple(step.name for step in steps[1:]))]
 
 

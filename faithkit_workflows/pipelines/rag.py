@@ -23,7 +23,6 @@ from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step,
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
-from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
@@ -133,24 +132,19 @@ class RagSources:
             if number == self.limit:
                 return
             try:
-                made = _row(row, source_id)
+                task, info = row.choice("task_type", TASKS), row.values["source_info"]
+                if task == SUMMARY:
+                    row.text("source_info")
+                else:
+                    inside = row.inside(info)  # refuses what is not an object
+                    if task == QA:
+                        inside.text("question"), inside.text("passages")
+                made = {"task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
             except BadRow as error:
                 report.reject(row.file, row.line, error, row.values)
                 continue
             number += 1
-            yield made
-
-
-def _row(row: FileRow, source_id: str) -> Row:
-    task, info = row.choice("task_type", TASKS), row.values["source_info"]
-    if task == SUMMARY:
-        row.text("source_info")
-    elif task == QA:
-        inside = row.inside(info)
-        inside.text("question"), inside.text("passages")
-    else:
-        row.inside(info)  # refuses what is not an object
-    return {KEY: source_id, "task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
+            yield {KEY: source_id, **made}
 
 
 def prompt_values(row: Row, nulls: str) -> dict[str, str]:

@@ -31,11 +31,6 @@ _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 log = logging.getLogger("faithkit")
 
 
-def annotator_of(config: Mapping[str, Any]) -> EngineOptions:
-    """Gives the model of the block `engine`: it annotates, and it also writes unless `models` names others."""
-    return EngineOptions(**config["engine"])
-
-
 def build_model(options: EngineOptions) -> TextEngine:
     """Loads a model, which may be the run of a judge."""
     if options.name != OPENAI and options.model:
@@ -51,7 +46,7 @@ def writers_of(config: Mapping[str, Any]) -> dict[str, EngineOptions]:
     Raises:
         UserError: Two models have one name.
     """
-    default, models = annotator_of(config), config["models"] or [config["engine"]["model"]]
+    default, models = EngineOptions(**config["engine"]), config["models"] or [config["engine"]["model"]]
     if isinstance(models, Mapping):
         known = {one.name for one in fields(EngineOptions)}
         return {

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,11 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import Prediction
 from faithkit_workflows.pipelines.judgements import Detect, require_verdict
 from faithkit_workflows.pipelines.run_chain import (
     OUTPUT,
-    annotator_of,
     build_model,
     print_counts,
     run_chain,
@@ -78,18 +79,17 @@ class DialoguePlan:
         self.config, self.block, self.build = config, config["pipeline"], EnginePool(build_model)
         chosen = DOMAINS if self.block["domains"] == ANY else self.block["domains"]
         self.domains = [domain for domain in DOMAINS if domain in chosen]
-        self.user, self.writers = annotator_of(config), writers_of(config)
+        self.user, self.writers = EngineOptions(**config["engine"]), writers_of(config)
         self.next_turn = read_text_prompt("construction", "self_next", "history", "name", folder=config["prompts"])
-        self.prompts = {side: {domain: self._prompt(side, domain) for domain in self.domains} for side in "AB"}
+        self.prompts: dict[str, dict[str, TextPrompt]] = {"A": {}, "B": {}}
+        for side, domain in product("AB", self.domains):
+            name = f"self_{side.lower()}_{domain}"
 
-    def _prompt(self, side: str, domain: str) -> TextPrompt:
-        name = f"self_{side.lower()}_{domain}"
+            def build(text: str, system: str, name: str = name) -> TextPrompt:
+                found = [field for field in FIELDS if field in FIELD.findall(text)]
+                return TextPrompt(f"{system}\n\n{text}".strip(), tuple(found), name=name)
 
-        def build(text: str, system: str) -> TextPrompt:
-            found = [field for field in FIELDS if field in FIELD.findall(text)]
-            return TextPrompt(f"{system}\n\n{text}".strip(), tuple(found), name=name)
-
-        return read_text("construction", name, self.config["prompts"], build)
+            self.prompts[side][domain] = read_text("construction", name, config["prompts"], build)
 
     def steps(self) -> list[AnyStep]:
         """Makes the steps of whole dialogues."""
@@ -168,11 +168,6 @@ class Edit:
         """Gives the place of the turn."""
         return 2 * (self.round - 1)
 
-    def applies_to(self, row: Row) -> bool:
-        """Checks whether the dialogue still has the turn that it replaces."""
-        turns = () if is_failed(row) else row["turns"]
-        return self.place < len(turns) and normalize_spaces(turns[self.place]) == self.before
-
     def cut(self, row: Row) -> Row:
         """Cuts the dialogue behind the edited turn."""
         names = {turn_name(place) for place in range(self.place)}
@@ -233,7 +228,11 @@ class EditedDialogues:
         cut: list[Row] = []
         for row in self.editable_rows():  # of several edits of a dialogue the first counts
             edits = sorted(waiting.get(row[KEY], ()), key=lambda edit: edit.round)
-            cut += [edit.cut(row) for edit in edits if edit.applies_to(row)][:1]
+            turns = () if is_failed(row) else row["turns"]
+            fitting = [
+                edit for edit in edits if edit.place < len(turns) and normalize_spaces(turns[edit.place]) == edit.before
+            ]
+            cut += [edit.cut(row) for edit in fitting[:1]]
         if num_left := sum(map(len, waiting.values())) - len(cut):
             why = "their turns have changed, or are behind another edit"
             log.warning("edits/%s: %d edits are not applied: %s", number, num_left, why)
