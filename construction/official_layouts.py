@@ -48,17 +48,23 @@ def write_ragtruth(
     """
     counts: Counter[str] = Counter()
 
-    def source_line(row: Row) -> Row:
-        head = {"source_id": row[KEY], "task_type": row["task"], "source": row["corpus"]}
-        return {**head, "source_info": row["source_info"], "prompt": prompt(row)}
-
     def response_line(row: Row) -> Row:
         split = division.split_of(row["source_id"])
         counts[split] += 1
         row = {"id": row[KEY], "labels": [], "split": split, **row}
         return {name: row[name] for name in RAGTRUTH_RESPONSE}
 
-    write_jsonl(folder / SOURCES, map(source_line, sources))
+    lines = (
+        {
+            "source_id": row[KEY],
+            "task_type": row["task"],
+            "source": row["corpus"],
+            "source_info": row["source_info"],
+            "prompt": prompt(row),
+        }
+        for row in sources
+    )
+    write_jsonl(folder / SOURCES, lines)
     write_jsonl(folder / RESPONSES, map(response_line, responses))
     return counts
 

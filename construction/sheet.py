@@ -26,7 +26,8 @@ def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
             file.write((BOM + _line(columns)).encode())
         for row in rows:
             with disk_errors(path):
-                file.write(_line([_cell(row.get(name)) for name in columns]).encode(errors="backslashreplace"))
+                cells = ("" if (value := row.get(name)) is None else escape_formula(str(value)) for name in columns)
+                file.write(_line(cells).encode(errors="backslashreplace"))
             count += 1
     return count
 
@@ -83,11 +84,7 @@ def normalize_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
-def _cell(value: object) -> str:
-    return "" if value is None else escape_formula(str(value))
-
-
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue()

@@ -124,15 +124,10 @@ def compare_column(
             p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")
             compared = replace(compared, difference=difference, p_wilcoxon=p)
         found.append(compared)
-    return _corrected(found)
+    tested = [row.p_wilcoxon for row in found if np.isfinite(row.p_wilcoxon)]
+    corrected = iter(correct_by_holm(tested))
+    return [replace(row, p_holm=next(corrected)) if np.isfinite(row.p_wilcoxon) else row for row in found]
 
 
 def _evaluate_mean(groups: Groups, values: ArrayLike, kind: MetricKind) -> Evaluation:
     return Evaluation(groups=groups, statistic=mean_statistic(groups, {"mean": values}), kinds=kind)
-
-
-def _corrected(rows: Sequence[Compared]) -> list[Compared]:
-    """Corrects the p-values for their number (Holm)."""
-    tested = [row.p_wilcoxon for row in rows if np.isfinite(row.p_wilcoxon)]
-    corrected = iter(correct_by_holm(tested))
-    return [replace(row, p_holm=next(corrected) if np.isfinite(row.p_wilcoxon) else float("nan")) for row in rows]

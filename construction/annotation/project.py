@@ -85,16 +85,6 @@ class AnnotationRow:
         """Gives the text that is annotated, as in the dataset: the last of the texts."""
         return list(self.texts.values())[-1]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Converts to a line of rows.jsonl."""
-        return {
-            "id": self.id,
-            "system": self.system,
-            "texts": dict(self.texts),
-            "suggested": self.suggested,
-            "example": self.example.to_dict(),
-        }
-
 
 def make_row(
     scheme: Scheme, example: Example, prediction: Prediction | None, *, suggest: bool, system: str | None
@@ -118,7 +108,18 @@ def write_project(folder: Path, scheme: Scheme, rows: Iterable[AnnotationRow], m
     folder.mkdir(parents=True, exist_ok=True)
     kept = list(rows)
     fields = list(kept[0].texts) if kept else []
-    write_jsonl(folder / ROWS, ({"scheme": scheme.name, **row.to_dict()} for row in kept))
+    lines = (
+        {
+            "scheme": scheme.name,
+            "id": row.id,
+            "system": row.system,
+            "texts": dict(row.texts),
+            "suggested": row.suggested,
+            "example": row.example.to_dict(),
+        }
+        for row in kept
+    )
+    write_jsonl(folder / ROWS, lines)
     write_json(folder / TASKS, [task_of(scheme, row, model) for row in kept])
     write_text(folder / CONFIG, label_config(scheme, fields))
     return len(kept)

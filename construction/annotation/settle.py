@@ -109,7 +109,13 @@ def _settle_row(
         if question.name not in differing:
             answers[question.name] = all_given[0]
         elif question.kind == TEXT and rule in (MAJORITY, SEVERE):
-            answers[question.name] = _text_of_nearest(question, given, answers)
+            # That of the annotator who agrees with most of the settled answers; of equals the first by name.
+            by_fit = {}
+            for one in given:
+                if question.name in one.answers:
+                    agreed = sum(one.answers.get(name) == answer for name, answer in answers.items())
+                    by_fit[-agreed, one.annotator] = str(one.answers[question.name])
+            answers[question.name] = by_fit[min(by_fit)]
         elif (settled := settle_question(question, [one.answers.get(question.name) for one in given], rule)) is None:
             left.append(question.name)
         else:
@@ -181,16 +187,6 @@ def _settle_spans(question: Question, answers: Sequence[list[dict[str, Any]]], l
     return pieces
 
 
-def _text_of_nearest(question: Question, given: Sequence[Annotation], answers: Answers) -> str:
-    """Chooses the text of the annotator who agrees with most of the settled answers; of equals the first by name."""
-    writers = [one for one in given if question.name in one.answers]
-    best = min(
-        writers,
-        key=lambda one: (-sum(one.answers.get(name) == answer for name, answer in answers.items()), one.annotator),
-    )
-    return str(best.answers[question.name])
-
-
 def open_rows_to_decide(
     settled: Sequence[Settled], rows: Mapping[str, AnnotationRow], given: Mapping[str, Mapping[str, Answers]]
 ) -> Iterator[dict[str, Any]]:
@@ -224,27 +220,21 @@ def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], 
             continue
         if row in found:
             raise UserError(f"row {shorten(row)} has two lines", place=place, hint="keep one of them")
-        found[row] = check_answers(scheme, rows[row], values.get(key), place)
+        hint = "see the answers of the annotators in the same line"
+        if not isinstance(given := values.get(key), Mapping):
+            raise UserError(f"answers must be an object by question, got {shorten(given)}", place=place, hint=hint)
+        found[row] = {}
+        for name, answer in given.items():
+            question = scheme.question(name)
+            if question is None:
+                known = ", ".join(question.name for question in scheme.questions)
+                raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
+            try:
+                read = question.read([result["value"] for result in question.results(answer, "", rows[row].text)])
+                if question.kind == SPANS:
+                    check_spans(read, rows[row].text)
+                    read, _ = join_overlaps(read)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise UserError(f"{name}: {error}", place=place, hint=hint) from error
+            found[row][name] = read
     return found
-
-
-def check_answers(scheme: Scheme, row: AnnotationRow, answers: Any, place: str) -> Answers:
-    """Checks a person's answers; spans count characters of the row's text."""
-    hint = "see the answers of the annotators in the same line"
-    if not isinstance(answers, Mapping):
-        raise UserError(f"answers must be an object by question, got {shorten(answers)}", place=place, hint=hint)
-    checked: Answers = {}
-    for name, answer in answers.items():
-        question = scheme.question(name)
-        if question is None:
-            known = ", ".join(question.name for question in scheme.questions)
-            raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
-        try:
-            read = question.read([result["value"] for result in question.results(answer, "", row.text)])
-            if question.kind == SPANS:
-                check_spans(read, row.text)
-                read, _ = join_overlaps(read)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{name}: {error}", place=place, hint=hint) from error
-        checked[name] = read
-    return checked

@@ -33,11 +33,6 @@ class ModelReply:
     finished: bool = True
     probabilities: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def likeliest(self) -> str:
-        """The most probable choice; empty without choices."""
-        return max(self.probabilities, key=lambda choice: self.probabilities[choice], default="")
-
 
 @dataclass(kw_only=True)
 class Ask(Work):

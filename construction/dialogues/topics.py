@@ -160,19 +160,17 @@ class Topics:
         by_domain: dict[str, list[Row]] = {domain: [] for domain in self.domains}
         for key, topic in self._topics():
             if topic.domain in by_domain:
-                by_domain[topic.domain].append(self._row(key, topic))
+                is_opened = self.open_with_topic and topic.domain in QUESTION_DOMAINS
+                texts = {"for_a": topic.for_a.strip(), "for_b": topic.for_b.strip()}
+                turns = [" ".join(topic.for_a.split())] if is_opened else []
+                row = {KEY: key, "domain": topic.domain, "source": topic.source, **texts, "turns": turns}
+                by_domain[topic.domain].append(row)
         missing = [domain for domain, rows in by_domain.items() if not rows]
         if missing and (self.all_needed or len(missing) == len(by_domain)):
             problem = f"no topic of the domain {missing[0]} is here" if self.all_needed else "no topic is here"
             hint = f"leave it out of domains, or pipeline.topics={EMBEDDED}"
             raise UserError(problem, place=", ".join(self.paths), hint=hint)
         yield from islice(filter(None, chain.from_iterable(zip_longest(*by_domain.values()))), self.limit)
-
-    def _row(self, key: str, topic: Topic) -> Row:
-        is_opened = self.open_with_topic and topic.domain in QUESTION_DOMAINS
-        texts = {"for_a": topic.for_a.strip(), "for_b": topic.for_b.strip()}
-        turns = [" ".join(topic.for_a.split())] if is_opened else []
-        return {KEY: key, "domain": topic.domain, "source": topic.source, **texts, "turns": turns}
 
     def _topics(self) -> Iterator[tuple[str, Topic]]:
         if EMBEDDED in self.paths:
@@ -183,17 +181,13 @@ class Topics:
                 yield key, Topic(domain, EMBEDDED, line["for_a"], line.get("for_b", line["for_a"]))
                 numbers[domain] += 1
             return
+        fields = {name: layout.fields for name, layout in LAYOUTS.items()}
         for file in topic_files(self.paths):
             for row in read_rows(file, self.report):
                 with self.report.rejecting(row):
-                    yield from _read(row)
-
-
-def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:
-    fields = {name: layout.fields for name, layout in LAYOUTS.items()}
-    # MultiWOZ's original file is one object with all dialogues by name.
-    goals = [name for name, one in row.values.items() if isinstance(one, Mapping) and "goal" in one]
-    if goals and "goal" not in row.values:
-        yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)
-        return
-    yield row.default_id, LAYOUTS[row.layout(fields)].read(row)
+                    # MultiWOZ's original file is one object with all dialogues by name.
+                    goals = [name for name, one in row.values.items() if isinstance(one, Mapping) and "goal" in one]
+                    if goals and "goal" not in row.values:
+                        yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)
+                    else:
+                        yield row.default_id, LAYOUTS[row.layout(fields)].read(row)

@@ -140,7 +140,11 @@ class DialogueRules:
         text, was_cut = read_turn(reply.text)
         fault = self._fault(row, text, reply.finished or was_cut)
         if fault is not None:
-            return self._end(row, fault, reply.text)
+            num_rounds = place // 2  # complete ones
+            if num_rounds < self.min_rounds:
+                raise RowFailed(fault, reply.text)
+            ended = {"turn": turn_name(place), "why": fault, "said": reply.text}
+            return {**row, "turns": turns[: 2 * num_rounds], "ended": ended}
         added = {**row, "turns": [*turns, text]}
         if was_cut:
             added["cut"] = [*row.get("cut", []), turn_name(place)]
@@ -165,14 +169,6 @@ class DialogueRules:
         if fault in (None, TOO_LONG, CUT) and repeats(text, turns, same_speaker):
             return REPEATS
         return ECHO if fault is None and self.heading and self.heading in text else fault
-
-    def _end(self, row: Row, why: str, reply: str) -> Row:
-        place = len(row["turns"])
-        num_rounds = place // 2
-        if num_rounds < self.min_rounds:
-            raise RowFailed(why, reply)
-        ended = {"turn": turn_name(place), "why": why, "said": reply}
-        return {**row, "turns": row["turns"][: 2 * num_rounds], "ended": ended}
 
 
 @dataclass(kw_only=True)
