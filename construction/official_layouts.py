@@ -23,9 +23,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.records import HALLUCINATED
 
 GOOD, REFUSED, TRUNCATED = "good", "incorrect_refusal", "truncated"  # values of RAGTruth's `quality`
-RAGTRUTH_RESPONSE = ("id", "source_id", "model", "temperature", "labels", "split", "quality", "response")
 SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios of HalluDial
-FAITHDIAL_FILES = {"train": "train.json", "validation": "valid.json"}  # any other split is test.json
 DIAHALU_FILE = "DiaHalu.jsonl"
 DIAHALU_DOMAINS = {
     KNOWLEDGE: "World Knowledge",
@@ -52,7 +50,8 @@ def write_ragtruth(
         split = division.split_of(row["source_id"])
         counts[split] += 1
         row = {"id": row[KEY], "labels": [], "split": split, **row}
-        return {name: row[name] for name in RAGTRUTH_RESPONSE}
+        names = ("id", "source_id", "model", "temperature", "labels", "split", "quality", "response")
+        return {name: row[name] for name in names}
 
     lines = (
         {
@@ -146,7 +145,7 @@ def write_dialogues(folder: Path, split: str, utterances: Iterable[tuple[str, Ro
     dialogues: dict[str, list[Row]] = {}
     for name, utterance in utterances:
         dialogues.setdefault(name, []).append(utterance)
-    path = folder / FAITHDIAL_FILES.get(split, "test.json")
+    path = folder / {"train": "train.json", "validation": "valid.json"}.get(split, "test.json")
     path.unlink(missing_ok=True)
     if dialogues:
         write_json(path, [{"dialog_idx": name, "utterances": turns} for name, turns in dialogues.items()])

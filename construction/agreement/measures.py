@@ -30,6 +30,7 @@ are no spans.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,6 @@ from faithkit.statistics.metric import ACCURACY, CORRELATION, PROPORTION, Metric
 from faithkit.statistics.spread import Statistic, Values
 
 OBSERVED = "agreement"
-SPAN_KINDS = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
 
 
 def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:
@@ -197,14 +197,14 @@ def marked_items(answered: Iterable[Answered], question: str, place: str) -> lis
         if not isinstance(length, int) or any(one.length != length for one in given):
             hint = 'add "length": the number of characters of the text, the same in all lines of an item'
             raise UserError(f"length is {shorten([one.length for one in given])}", place=where, hint=hint)
-        marked: dict[str, list[tuple[int, int, str]]] = {}
+        marked: dict[str, list[Any]] = {}
         for one in given:
             marked[one.annotator] = []
             for span in one.answers[question]:
                 keys = ("start", "end", "label")
-                start, end, label = map(span.get, keys) if isinstance(span, Mapping) else (None, None, None)
+                start, end, label = [span.get(key) if isinstance(span, Mapping) else None for key in keys]
                 is_place = isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length
-                if not is_place or not isinstance(label, str):
+                if not (is_place and isinstance(label, str)):
                     hint = f'{{"start": 0, "end": {length}, "label": "..."}} at most'
                     raise UserError(
                         f"no span of a text of {length} characters: {shorten(span)}", place=where, hint=hint
@@ -243,7 +243,8 @@ def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> Sco
             "char_alpha": alpha((weights @ characters).reshape(-1, size, size), 1 - np.eye(size)),
         }
 
-    return bootstrap(groups, statistic, kinds=SPAN_KINDS, num_resamples=num_resamples)
+    kinds = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
+    return bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)
 
 
 def _stretches(item: Marked) -> Iterator[tuple[int, list[frozenset[str]]]]:

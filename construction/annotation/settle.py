@@ -138,25 +138,21 @@ def settle_question(question: Question, answers: Sequence[Any], rule: str) -> An
     if question.kind == SPANS:
         return _settle_spans(question, given, len(answers) / 2 if rule == MAJORITY else 0)
     if question.kind == CHOICES:
-        return _settle_labels(question, answers, rule)
+        counts = Counter(label for answer in given for label in answer)
+        if question.multiple:
+            least = len(answers) / 2 if rule == MAJORITY else 0
+            return [label for label in question.labels if counts[label] > least] or None
+        if rule == SEVERE:
+            return [next(label for label in question.labels if counts[label])] if counts else None
+        unanswered = sum(not answer for answer in answers)  # counts as an answer, which may have the majority
+        (best, most), *others = counts.most_common() or [("", 0)]
+        tied = unanswered >= most or any(count == most for _, count in others)
+        return None if tied else [best]
     if rule == SEVERE:
         return min(given)
     ordered = sorted(given)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return low if low == high else None
-
-
-def _settle_labels(question: Question, answers: Sequence[Any], rule: str) -> list[str] | None:
-    counts = Counter(label for answer in answers for label in answer or ())
-    if question.multiple:
-        least = len(answers) / 2 if rule == MAJORITY else 0
-        return [label for label in question.labels if counts[label] > least] or None
-    if rule == SEVERE:
-        return [next(label for label in question.labels if counts[label])] if counts else None
-    unanswered = sum(not answer for answer in answers)  # counts as an answer, which may have the majority
-    (best, most), *others = counts.most_common() or [("", 0)]
-    tied = unanswered >= most or any(count == most for _, count in others)
-    return None if tied else [best]
 
 
 def _settle_spans(question: Question, answers: Sequence[list[dict[str, Any]]], least: float) -> list[dict[str, Any]]:

@@ -23,12 +23,6 @@ from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.records import Example
 
-BEGIN_WORDS = {
-    "Faithful": "Fully attributable",
-    "Hallucination": "Not fully attributable",
-    "Generic": "Generic",
-}
-
 
 class Answered(NamedTuple):
     """A row with its settled answers."""
@@ -212,6 +206,7 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
 
     A table has no room for tabs and line breaks: they become spaces, and such rows are counted.
     """
+    words = {"Faithful": "Fully attributable", "Hallucination": "Not fully attributable", "Generic": "Generic"}
     counts: Counter[str] = Counter()
     rows = []
     for one in answered:
@@ -221,7 +216,7 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             continue
         message = example.history[-1].text if example.history else ""
         cells = [one.model, example.source, example.knowledge, message, example.response]
-        cells.append(BEGIN_WORDS[answers["faithful"][0]])
+        cells.append(words[answers["faithful"][0]])
         counts["white space made plain"] += any(" ".join(cell.split()) != cell for cell in cells)
         counts["rows"] += 1
         rows.append(cells)

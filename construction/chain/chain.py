@@ -25,7 +25,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -186,12 +186,13 @@ class Chain:
         for name in self.manifest.steps.keys() - self.steps.keys():  # a model that was removed
             self._delete_rows(self.manifest.steps.pop(name).file)
         for step in self.steps.values():
-            known, path = self.manifest.steps.get(step.name), self.path(step.name)
-            is_valid = known is not None and (known.signature, known.made_of, known.file) == self._identity(step)
-            if is_valid and known.state != RUNNING and not (path.exists() and path.stat().st_size == known.size):
+            record, path = self.manifest.steps.get(step.name), self.path(step.name)
+            if record is not None and (record.signature, record.made_of, record.file) != self._identity(step):
+                record = None
+            if record and record.state != RUNNING and not (path.exists() and path.stat().st_size == record.size):
                 log.warning("%s: its rows were changed since they were made: the step is made again", step.name)
-                is_valid = False
-            record = known if is_valid else self._begin(step)
+                record = None
+            record = record or self._begin(step)
             if record.state == RUNNING:
                 self._make_rows(step, record, progress)
             if isinstance(step, Step) and record.failures:
@@ -253,13 +254,15 @@ class Chain:
                 with bar:
                     for chunk in batched(islice(rows, num_rows, None), size):
                         signals.check()
-                        is_made = isinstance(step, Source)
-                        for row in chunk if is_made else run_in_order(step.name, step.work, chunk, bar.update):
+                        made: Iterable[Row] = chunk
+                        if isinstance(step, Step):
+                            made = run_in_order(step.name, step.work, chunk, bar.update)
+                        for row in made:
                             file.append(row)
                             failures.update(failure_names(row))
                             num_rows += 1
                         file.sync()
-                        if is_made:
+                        if isinstance(step, Source):
                             bar.update(len(chunk))
             record.rows, record.state = num_rows, DONE
             record.set_failures(failures, path)

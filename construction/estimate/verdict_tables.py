@@ -93,7 +93,15 @@ def read_file(
         UserError: A column is missing, an id is repeated or not in the dataset, or a value is not a verdict.
     """
     id_name = str(columns["id"])
-    rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
+    rows = []
+    for row in read_rows(Path(path), ReadReport()):
+        if facts is not None and id_name in row.values:
+            if (name := str(row.values[id_name])) not in facts:
+                hint = "name the dataset, split and options that these verdicts are of"
+                raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
+            filled = {key: value for key, value in row.values.items() if value not in (None, "")}
+            row = replace(row, values={**row.values, **facts[name], **filled})
+        rows.append(row)
     group = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
     named = [(f"columns.{key}", name) for key, name in columns.items() if name]
     require_columns(rows[0], path, [*named, *([("by", by)] if by else [])])
@@ -126,18 +134,6 @@ def read_file(
         has_groups=group is not None,
         show=show,
     )
-
-
-def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] | None) -> Row:
-    """Adds columns from a dataset to a row; non-empty columns of the row take precedence."""
-    if facts is None or id_name not in row.values:
-        return row
-    name = str(row.values[id_name])
-    if name not in facts:
-        hint = "name the dataset, split and options that these verdicts are of"
-        raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
-    filled = {key: value for key, value in row.values.items() if value not in (None, "")}
-    return replace(row, values={**row.values, **facts[name], **filled})
 
 
 def _read_value(row: Row, name: str, parse: Callable[[Any], float]) -> float:

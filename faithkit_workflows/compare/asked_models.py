@@ -121,24 +121,24 @@ def _ask(
         try:
             answers |= asker.ask(rows[1:], name)
         finally:
-            spent = {"seconds": time.perf_counter() - seconds, "cpu_seconds": time.process_time() - cpu}
-            for key, value in {"rows": len(asker.seconds) - num_first, **spent, **_count_usage(target)}.items():
+            spent: dict[str, float] = {
+                "seconds": time.perf_counter() - seconds,
+                "cpu_seconds": time.process_time() - cpu,
+            }
+            spent["rows"] = len(asker.seconds) - num_first
+            # What the server of a judge has counted, and how many replies its cache gave.
+            detector = getattr(target, "detector", None)
+            judge: Any = detector.expensive if isinstance(detector, Cascade) else detector
+            engine = getattr(judge, "engine", None)
+            if isinstance(engine, CachedEngine):
+                spent[FROM_CACHE] = engine.known
+            if engine is not None and (usage := usage_of(engine)) is not None:
+                spent |= {"requests": usage.answered + usage.failed}
+                spent |= {"tokens_read": usage.prompt_tokens, "tokens_written": usage.new_tokens}
+                spent |= {} if usage.cost is None else {"dollars": usage.cost}
+            for key, value in spent.items():
                 costs[key] = costs.get(key, 0) + value
             write_json(cost_path, costs)
     finally:
         asker.close()
     return AskedModel(name=name, answers=answers, problems=asker.problems, costs=costs)
-
-
-def _count_usage(target: Target) -> dict[str, float]:
-    """Returns what the server of a judge has counted, and how many replies its cache gave; nothing for other models."""
-    detector = getattr(target, "detector", None)
-    judge: Any = detector.expensive if isinstance(detector, Cascade) else detector
-    engine = getattr(judge, "engine", None)
-    counts: dict[str, float] = {FROM_CACHE: engine.known} if isinstance(engine, CachedEngine) else {}
-    usage = None if engine is None else usage_of(engine)
-    if usage is None:
-        return counts
-    counts |= {"requests": usage.answered + usage.failed}
-    counts |= {"tokens_read": usage.prompt_tokens, "tokens_written": usage.new_tokens}
-    return counts if usage.cost is None else counts | {"dollars": usage.cost}

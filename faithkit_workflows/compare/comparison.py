@@ -20,10 +20,9 @@ from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
-from faithkit.scores.board import Board, Pair, conclude_by, correct_p_values
+from faithkit.scores.board import Board, Pair, correct_p_values
 from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kinds_of, response_measures
 from faithkit.statistics.bootstrap import Evaluation, Groups
-from faithkit.statistics.conclusion import Conclusion
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
@@ -47,12 +46,6 @@ def main_metric(pair: Pair) -> str:
     """Returns the metric that decides: a tagger's characters, or labels, or else what was measured of responses."""
     first = ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS)
     return next(name for name in (*first, *pair.differences) if name in pair.differences)
-
-
-def conclude_pair(pair: Pair) -> Conclusion:
-    """Concludes in words which system is better."""
-    name = main_metric(pair)
-    return conclude_by(name, pair.first, pair.second, pair.differences[name])
 
 
 def compare_pairs(

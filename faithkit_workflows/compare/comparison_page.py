@@ -5,7 +5,7 @@ policy forbids the network, and text from data is inserted only as text.
 """
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,9 @@ from faithkit_workflows.compare.comparison import LABELS, SPANS, Comparison
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
 from faithkit_workflows.compare.sweep_ranking import Ranking, shorten_number
-from faithkit_workflows.compare.test_sets import METRICS, sort_values, title_of
+from faithkit_workflows.compare.test_sets import METRICS, TITLES, sort_values
 
 MAX_PROBLEMS = 12  # further ones are folded away
-MAX_NOTES = 12
 PAIRS_NOTE = (
     "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over groups "
     "(dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where groups have several"
@@ -57,7 +56,7 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
         for place, one in enumerate(comparison.sets):
             facts = [
                 # The script has another filter for types of spans.
-                Fact("row_type" if name == "type" else name, title_of(name), sort_values(values), values)
+                Fact("row_type" if name == "type" else name, TITLES.get(name, name), sort_values(values), values)
                 for name, values in one.facts.items()
                 if name != "span_types"
             ]
@@ -81,7 +80,7 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
     )
 
 
-def _rank_row(row: tuple[Example, list[Prediction | None], bool]) -> int:
+def _rank_row(row: tuple[Example, Sequence[Prediction | None], bool]) -> int:
     """Ranks rows on which systems disagree first, then mistakes, then others."""
     labels = {prediction.label for prediction in row[1] if prediction is not None}
     return 0 if len(labels) > 1 else 1 if labels != {gold_label(row[0])} else 2
@@ -100,7 +99,7 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
     rankings = [(sweep, ranking) for sweep in comparison.sweeps for ranking in sweep.rankings]
     for place, (sweep, ranking) in enumerate(rankings):
         name, command = f"sweep-{place}", best_run_command(sweep, ranking)
-        body = fill_part("sweep", sweep.notes, MAX_NOTES, command, file=PARTS)
+        body = fill_part("sweep", sweep.notes, MAX_PROBLEMS, command, file=PARTS)
         title = f"Sweep {sweep.name}: the best {ranking.monitor} first"
         yield name, title, box(f"{name}-ranking", "Runs of the sweep, ranked") + body
     runs = fill_part("find_run", file=PARTS) + box("runs-table", "Runs")
@@ -149,8 +148,8 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         measured = dict.fromkeys(name for of_run in metrics.values() for name in of_run)
         first = [name for name in (*LABELS, *SPANS) if name in measured]
         shorts = [*first, *(name for name in measured if name not in first)]
-        rows = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
-        parts.append({"name": part, "names": shorts, "rows": rows})
+        values = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
+        parts.append({"name": part, "names": shorts, "rows": values})
     rankings = [ranking for sweep in comparison.sweeps for ranking in sweep.rankings]
     confusions = {
         # Gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed).
@@ -162,9 +161,9 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
     }
     slices = []
     for one in comparison.sets:
-        rows = [
+        cells = [
             [
-                title_of(part.field),
+                TITLES.get(part.field, part.field),
                 part.value,
                 part.num_rows,
                 round_score(part.hallucinated),
@@ -172,8 +171,8 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
             ]
             for part in one.slices
         ]
-        if rows:
-            slices.append({"name": one.test_set.name, "systems": list(one.outcomes), "rows": rows})
+        if cells:
+            slices.append({"name": one.test_set.name, "systems": list(one.outcomes), "rows": cells})
     return {
         "settings": list(comparison.settings),
         "runs": [

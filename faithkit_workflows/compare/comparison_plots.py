@@ -24,7 +24,6 @@ MAX_LINES = len(COLOURS)  # further runs are thin and grey
 MAX_PANELS = 6
 MAX_POINTS = 400  # of a curve
 NUM_BINS = 10
-MIN_STEPS = 12  # shorter curves have a mark at each step
 GREY = "#999999"
 FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
@@ -63,7 +62,7 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
                 style: dict[str, Any] = {"color": GREY, "linewidth": 0.6, "alpha": 0.5}
                 if line < MAX_LINES:
                     style = _line_style(line) | {"label": plot_name(runs[place].name)}
-                    style |= {"marker": MARKERS[line], "markersize": 3} if len(points) < MIN_STEPS else {}
+                    style |= {"marker": MARKERS[line], "markersize": 3} if len(points) < 12 else {}
                 axes.plot(*zip(*points, strict=True), **style)
             axes.set_title(plot_name(name))
             axes.set_xlabel("step")

@@ -31,11 +31,8 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
 
 MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
-MIN_SHARE = 0.5  # of the rows; a model that judged fewer is left out
-SIGNIFICANT = 0.05
 BETTER, EQUIVALENT = "better than", f"equivalent (within {100 * SMALLEST:.0f} points) to"
 UNDECIDED = "not shown to be better than"  # too few rows to decide
-POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
 BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
 FALSE_ALARMS = "false_alarms"
 TITLES = titles_of((MACRO_F1, "accuracy"))
@@ -111,9 +108,7 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         UserError: Fewer than two have.
     """
     judged = {one.name: [row for row in rows if row.id in one.answers] for one in asked}
-    answers = {
-        one.name: one.answers for one in asked if judged[one.name] and len(judged[one.name]) >= MIN_SHARE * len(rows)
-    }
+    answers = {one.name: one.answers for one in asked if judged[one.name] and len(judged[one.name]) >= 0.5 * len(rows)}
     notes = []
     for one in asked:
         if missing := len(rows) - len(judged[one.name]):
@@ -225,7 +220,7 @@ def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> s
 
     def relation(name: str) -> str:
         verdict = tests[name].verdict
-        if verdict is Decision.BETTER and p_values[name] < SIGNIFICANT:
+        if verdict is Decision.BETTER and p_values[name] < 0.05:
             return BETTER
         return EQUIVALENT if verdict is Decision.LEVEL else UNDECIDED
 
@@ -242,7 +237,8 @@ def describe_missing_rows(undecided: Sequence[Difference]) -> str:
     """
     found = min(undecided, key=lambda one: abs(one.value))
     wanted = max(abs(found.value), SMALLEST)
-    by_width, by_groups = (POWER * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
+    power = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
+    by_width, by_groups = (power * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
     more = math.ceil(round(found.n * (max(by_width, by_groups) - 1), 6))
     if more <= 0:
         return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"

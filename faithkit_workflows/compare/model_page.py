@@ -66,7 +66,21 @@ def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, 
     if (folder / TO_LABEL).exists():
         found.notes.append(f"{TO_LABEL} was written before and may have labels: it is kept. Delete it for a new one.")
     elif found.to_label:
-        write_table(folder / TO_LABEL, [_to_label(row) for row in found.to_label], ",")
+        to_label = []
+        for row in found.to_label:  # under names that every command finds
+            passages, question = list(passages_of(row)), question_of(row)
+            turns = [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
+            is_question = row.history == alternate([question])
+            cells: dict[str, Any] = {
+                "id": row.id,
+                "group": row.group,
+                "context": _as_cell(passages[0]) if len(passages) == 1 else dumps(passages),
+                "question": _as_cell(question) if is_question or not turns else dumps(turns),
+                "answer": row.response,
+                "label": "",
+            }
+            to_label.append(cells)
+        write_table(folder / TO_LABEL, to_label, ",")
     write_json(folder / REPORT, _to_dict(found) | {"config": config, "environment": environment()})
     lines = []
     for row in found.rows:
@@ -157,21 +171,6 @@ def _format_cost(costs: Mapping[str, float], key: str) -> str:
         return "-"
     value = 100 * costs[key] / costs["rows"] if is_rate else costs[key]
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def _to_label(row: Example) -> dict[str, Any]:
-    """Makes a row to label, under names that every command finds; the label stays empty."""
-    passages, question = list(passages_of(row)), question_of(row)
-    turns = [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
-    is_question = row.history == alternate([question])
-    return {
-        "id": row.id,
-        "group": row.group,
-        "context": _as_cell(passages[0]) if len(passages) == 1 else dumps(passages),
-        "question": _as_cell(question) if is_question or not turns else dumps(turns),
-        "answer": row.response,
-        "label": "",
-    }
 
 
 def _as_cell(text: str) -> str:

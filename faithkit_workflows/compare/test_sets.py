@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from faithkit.embedded_name import data_path, display_name
@@ -19,7 +18,6 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.runs.run import Run
 from faithkit.statistics.metric import Metric
 
-IDENTITY = {"gold", "response", "knowledge"}  # rows that differ in these are different rows, whatever their id
 FACT = "fact "  # prefix of facts, which may have the name of a field
 
 
@@ -99,21 +97,20 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
                     # A row without a source has the name of the file, and gets that of the test set.
                     if row.example.split == UNKNOWN_SPLIT and row.example.source == stem != name:
                         rows[id_] = replace(row, example=replace(row.example, source=name))
-                measured = _read_measured(run.folder / "scores" / f"{stem}.jsonl", test_set.problems)
+                scores, lines = run.folder / "scores" / f"{stem}.jsonl", list[dict[str, Any]]()
+                try:
+                    lines += read_jsonl(scores) if scores.is_file() else ()
+                except UserError as error:
+                    lines = []
+                    test_set.problems.append(f"{scores.name} of scores cannot be read: {error.problem}")
+                by_id = {str(line.get("id")): line for line in lines}
+                measured = {
+                    id_: {k: v for k, v in line.items() if isinstance(v, int | float)} for id_, line in by_id.items()
+                }
                 _add(test_set, System(system, run, {}, measured), rows)
     for test_set in found.values():
         _check(test_set)
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
-
-
-def _read_measured(path: Path, problems: list[str]) -> dict[str, dict[str, float]]:
-    """Reads the numbers of each response by id; none where responses were not measured."""
-    try:
-        rows = {str(row.get("id")): row for row in read_jsonl(path)} if path.is_file() else {}
-    except UserError as error:
-        problems.append(f"{path.name} of scores cannot be read: {error.problem}")
-        return {}
-    return {id_: {k: v for k, v in row.items() if isinstance(v, int | float)} for id_, row in rows.items()}
 
 
 def data_name(run: Run, dataset: str) -> str:
@@ -138,7 +135,7 @@ def _add(test_set: TestSet, system: System, rows: Mapping[str, PredictedRow]) ->
             differing = {key for key in both if old[key] != new[key]}
             if "split" not in both:  # a line without a split may have no source either
                 differing.discard("source")
-            if differing & IDENTITY:
+            if differing & {"gold", "response", "knowledge"}:  # different rows, whatever their id
                 num_other += 1
                 continue
             num_differing += bool(differing)
@@ -234,17 +231,22 @@ class Slice:
     metrics: Mapping[str, Mapping[str, Metric]]
 
 
-def title_of(name: str) -> str:
-    """Returns the display name of a field; a user's column keeps its name."""
-    return TITLES.get(name, name)
-
-
 def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
     """Finds the fields with several values: for each field the value of each row that has one, by id."""
     columns = (name for one in test_set.examples.values() if one.source in USER_SOURCES for name in one.meta)
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
-        for name, value in _facts(example, has_text=id_ in test_set.with_text):
+        facts = {"source": example.source, "split": example.split}
+        names = example.meta if example.source in USER_SOURCES else FACTS
+        facts |= {name: str(example.meta[name]) for name in names if name in example.meta}
+        if example.tags:
+            facts["tags"] = ", ".join(example.tags)
+        if example.spans:
+            facts["span_types"] = ", ".join(sorted({span.label for span in example.spans}))
+        if id_ in test_set.with_text:
+            facts["history"] = _bin(len(example.history), TURNS)
+            facts["knowledge"] = _bin(len(example.knowledge.split()), WORDS)
+        for name, value in facts.items():
             found[name][id_] = value
     few = {name: values for name, values in found.items() if 1 < len(set(values.values())) <= MAX_VALUES}
     distinct: dict[tuple[int, ...], str] = {}
@@ -253,20 +255,6 @@ def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
         pattern = (numbers.setdefault(values[id_], len(numbers)) if id_ in values else -1 for id_ in test_set.examples)
         distinct.setdefault(tuple(pattern), name)
     return {name: few[name] for name in few if name in distinct.values()}
-
-
-def _facts(example: Example, *, has_text: bool) -> list[tuple[str, str]]:
-    found = [("source", example.source), ("split", example.split)]
-    names = example.meta if example.source in USER_SOURCES else FACTS
-    found += [(name, str(example.meta[name])) for name in names if name in example.meta]
-    if example.tags:
-        found.append(("tags", ", ".join(example.tags)))
-    if example.spans:
-        found.append(("span_types", ", ".join(sorted({span.label for span in example.spans}))))
-    if has_text:
-        found.append(("history", _bin(len(example.history), TURNS)))
-        found.append(("knowledge", _bin(len(example.knowledge.split()), WORDS)))
-    return found
 
 
 def _bin(number: int, starts: Sequence[int]) -> str:

@@ -54,11 +54,6 @@ def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -
         return [save_figure(figure, Path(folder) / f"{name}.png") for name, figure in drawn.items() if figure]
 
 
-def describe_plot(name: str) -> str:
-    """Returns the alternative text of a plot."""
-    return f"{(PLOTS[name][1].__doc__ or '').partition('.')[0]}; the tables have the numbers."
-
-
 def plot_types(stats: CorpusStats) -> "Figure | None":
     """Plots the share of each type among the spans of a task."""
     if not stats.types:
@@ -82,7 +77,9 @@ def _stack_shares(axes: Any, rows: Mapping[str, Mapping[str, int]], colours: Map
         shown = plot_name(label.replace("_", " "))
         bars = axes.barh(names, shares, left=left, height=0.72, color=colour, edgecolor="white", label=shown)
         texts = [f"{share:.0%}" if share >= 0.06 else "" for share in shares]
-        axes.bar_label(bars, texts, label_type="center", color="white" if _dark(colour) else "black", fontsize=8)
+        red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        is_dark = 0.3 * red + 0.59 * green + 0.11 * blue < 140
+        axes.bar_label(bars, texts, label_type="center", color="white" if is_dark else "black", fontsize=8)
         left += shares
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(percent_axis())
@@ -161,14 +158,8 @@ def plot_models(stats: CorpusStats) -> "Figure | None":
     return figure
 
 
-def _dark(colour: str) -> bool:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return 0.3 * red + 0.59 * green + 0.11 * blue < 140
-
-
 TOPICS = ("topic", "topic_source")
 MAX_PANELS = 6
-MAX_BARS = 12
 
 
 def plot_rates(stats: CorpusStats) -> "Figure | None":
@@ -176,7 +167,7 @@ def plot_rates(stats: CorpusStats) -> "Figure | None":
     facets = {name: found for name, found in stats.rates.items() if name and name not in TOPICS}
     if not facets:
         return None
-    shown = {name: dict(list(found.items())[:MAX_BARS]) for name, found in list(facets.items())[:MAX_PANELS]}
+    shown = {name: dict(list(found.items())[:12]) for name, found in list(facets.items())[:MAX_PANELS]}
     heights = [1 + len(found) for found in shown.values()]
     figure, _ = new_figure(7, 0.5 + 0.26 * sum(heights), rows=len(shown), height_ratios=heights)
     whole = stats.rates[""][ALL].value

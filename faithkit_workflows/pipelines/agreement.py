@@ -13,21 +13,19 @@ from construction.agreement.answers import (
     NOMINAL,
     ORDINAL,
     SPANS,
-    Answered,
     labels_of,
     questions_of,
     ratings_of,
     read_answers,
 )
 from construction.agreement.measures import evaluate_spans, marked_items, measure, pair_kappas
-from construction.agreement.significance import Compared, Labels, columns_of, compare_column, shares_of
+from construction.agreement.significance import Compared, columns_of, compare_column, measure_shares
 from construction.annotation.annotation_questions import CHOICES
 from construction.annotation.project import read_rows
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
-from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap, mean_statistic
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.bootstrap import ScoredMetrics
 from faithkit_workflows.pipelines.annotate import ANNOTATIONS, PROJECT
 
 OF_LABELS = {
@@ -92,7 +90,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         compared_rows += [found] if row.system else []
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
     metrics |= {f"{row.column}/{f'{row.system}/' if row.system else ''}mean": row.mean for row in compared}
-    metrics |= _shares(answered, kinds, scheme_labels, num_resamples)
+    metrics |= measure_shares(answered, kinds, scheme_labels, num_resamples=num_resamples)
     dataset = block["title"] or path.parent.name
     meta = {
         "annotations": str(path),
@@ -122,21 +120,6 @@ def annotations_file(given: str) -> Path:
     """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
     path = Path(given).expanduser()
     return path / ANNOTATIONS if path.is_dir() else path
-
-
-def _shares(
-    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels, num_resamples: int
-) -> dict[str, Metric]:
-    """Computes `<question>=<label>/share` among the items to which the question was answered."""
-    groups = {f"{one.system or ''}/{one.context}": one.group for one in answered}
-    found = {}
-    for name, of in shares_of(answered, kinds, labels).items():
-        rows = Groups.of(groups[item] for item in of)
-        scored = bootstrap(
-            rows, mean_statistic(rows, {"share": list(of.values())}), kinds=PROPORTION, num_resamples=num_resamples
-        )
-        found[f"{name}/share"] = scored.metrics["share"]
-    return found
 
 
 def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[str, str], of_label: str) -> Table:

@@ -25,16 +25,15 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import full_names, write_results
+from faithkit.metrics.results import full_names, metric_name, write_results
 from faithkit.published.figures import are_comparable_models
 from faithkit.records import Example
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
-from faithkit_workflows.corpus.corpus_report import datasheet, rate_metrics, report_corpus
+from faithkit_workflows.corpus.corpus_report import datasheet, report_corpus
 from faithkit_workflows.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 
 ADDRESS = re.compile(r"https?://\S+ ?")
-SOFTWARE = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
 Dialogue = tuple[str, str]  # split and group: official files number the dialogues of each split from 0
 log = logging.getLogger("faithkit")
 
@@ -111,7 +110,11 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         verbose=config["verbose"],
     )
     meta = {"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()}
-    metrics = rate_metrics(stats, title)
+    metrics = {
+        metric_name("all", title.replace("/", "-"), f"{facet}/{value}/rate" if facet else "rate"): metric
+        for facet, values in stats.rates.items()
+        for value, metric in values.items()
+    }
     if block["wow_path"] is not None:
         wow, skipped = build_source("wow", block["wow_path"]), ReadReport("skip")
         edited = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
@@ -148,7 +151,8 @@ def built_here(path: Path) -> dict[str, str]:
     # A datasheet is published: it names models, not servers.
     engines = {step.name: ADDRESS.sub("", step.engine) for step in steps if step.engine}
     every = {name: one for step in steps for name, one in step.versions.items()}
-    versions = {name: str(every[name]) for name in SOFTWARE if name in every}
+    shown = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
+    versions = {name: str(every[name]) for name in shown if name in every}
     times = sorted(step.began for step in steps if step.began)
     lines = "".join(f"\n- step {name}: `{engine}`" for name, engine in engines.items())
     known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts are in `prompts/`.{lines}"}

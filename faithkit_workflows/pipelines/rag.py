@@ -27,7 +27,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.prompts import TextPrompt, read_text_prompt
+from faithkit.inference.prompts import read_text_prompt
 from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"
@@ -42,23 +42,9 @@ QUALITY = {None: GOOD, REFUSAL: REFUSED, CUT: TRUNCATED}
 
 
 def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Generates the responses, and writes them in RAGTruth's layout."""
-    folder, nulls = config["prompts"], config["pipeline"]["nulls"]
+    """Generates the responses, one step for each model, and writes them in RAGTruth's layout."""
+    block, folder = config["pipeline"], config["prompts"]
     prompts = {task: read_text_prompt("construction", *names, folder=folder) for task, names in PROMPTS.items()}
-
-    def prompt_of(row: Row) -> str:
-        return prompts[row["task"]].fill(**prompt_values(row, nulls))
-
-    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
-        return write_ragtruth(folder, chain.rows("inputs"), responses(chain), division, prompt_of)
-
-    steps = rag_steps(config, prompts)
-    build_benchmark(run, config, steps, responses, write, group="source_id", fields=("response",))
-
-
-def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> list[AnyStep]:
-    """Makes the steps, one for each model."""
-    block = config["pipeline"]
     sources = RagSources(block["path"], config["limit"], block["on_bad_row"], block["embedded_rows"])
     rules = {task: ReplyRules(language=block["language"], instruction=prompt.text) for task, prompt in prompts.items()}
 
@@ -84,7 +70,14 @@ def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> l
         )
         limits = {"language": block["language"], "nulls": block["nulls"]}
         steps.append(Step(name=f"respond-{model}", work=work, after=("inputs",), branch=model, settings=limits))
-    return steps
+
+    def prompt_of(row: Row) -> str:
+        return prompts[row["task"]].fill(**prompt_values(row, block["nulls"]))
+
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_ragtruth(folder, chain.rows("inputs"), responses(chain), division, prompt_of)
+
+    build_benchmark(run, config, steps, responses, write, group="source_id", fields=("response",))
 
 
 def responses(chain: Chain) -> Iterator[Row]:

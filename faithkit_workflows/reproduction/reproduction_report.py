@@ -45,7 +45,7 @@ from faithkit_workflows.reproduction.table_steps import (
     describe_prompts,
     find_blocked_steps,
     needed_prompts,
-    read_costs,
+    read_record,
     sort_steps,
 )
 
@@ -300,14 +300,11 @@ def write_report(path: Path, made: Sequence[Made], place: Place) -> None:
             place_of = os.path.relpath(one.image, path.parent)
             lines.append(f"\n![{escape_markdown(one.result.title)}]({place_of})\n")
     lines += ["## Time of each step", "", "| step | CPU seconds | seconds | ended |", "| --- | ---: | ---: | --- |"]
-    for name, record in read_costs(all_steps([one.result for one in made]), place).items():
-        lines.append(f"| {name} | {record.cpu_seconds:,.0f} | {record.seconds:,.0f} | {record.ended} |")
+    for step in all_steps([one.result for one in made]):
+        record = read_record(step, place)
+        if record and record.ended:
+            lines.append(f"| {step.name} | {record.cpu_seconds:,.0f} | {record.seconds:,.0f} | {record.ended} |")
     write_text(path, "\n".join(lines) + "\n")
-
-
-MAX_REASONS = 4
-NOT_PUBLISHED = "the paper's figure is not available"
-BY_EYE = "by eye: the paper prints no numbers"
 
 
 def describe_results(results: Sequence[Table | Figure], place: Place) -> Iterator[str]:
@@ -341,19 +338,16 @@ def describe_results(results: Sequence[Table | Figure], place: Place) -> Iterato
             hardware.append(f"{trainings} training{'s' if trainings > 1 else ''}")
         hardware += dict.fromkeys(step.server for step in steps if step.server)
         yield f"  hardware: {', '.join(hardware)}"
-        yield f"  comparable: {BY_EYE if isinstance(result, Figure) else describe_comparability(result, place)}"
-
-
-def describe_comparability(table: Table, place: Place) -> str:
-    """Counts the cells that could be compared with the paper, and names what prevents the others."""
-    blocked = find_blocked_steps(table.steps, place)
-    reasons: Counter[str] = Counter()
-    for cell, (needed, _, replaced) in zip(table.cells, trace_cells(table, place), strict=True):
-        missing = next((blocked[step.name] for step in needed if step.name in blocked), "")
-        if cell.result is None or cell.published is None:
-            reasons[cell.why or NOT_PUBLISHED] += 1
-        elif missing or replaced:
-            reasons[missing or replaced] += 1
-    comparable = len(table.cells) - reasons.total()
-    shown = f"{comparable} of {len(table.cells)} figures"
-    return "; ".join([shown, *(f"{number} not: {reason}" for reason, number in reasons.most_common(MAX_REASONS))])
+        if isinstance(result, Figure):
+            yield "  comparable: by eye: the paper prints no numbers"
+            continue
+        blocked, reasons = find_blocked_steps(result.steps, place), Counter[str]()
+        for cell, (needed, _, replaced) in zip(result.cells, trace_cells(result, place), strict=True):
+            missing = next((blocked[step.name] for step in needed if step.name in blocked), "")
+            if cell.result is None or cell.published is None:
+                reasons[cell.why or "the paper's figure is not available"] += 1
+            elif missing or replaced:
+                reasons[missing or replaced] += 1
+        shown = f"{len(result.cells) - reasons.total()} of {len(result.cells)} figures"
+        others = (f"{number} not: {reason}" for reason, number in reasons.most_common(4))
+        yield f"  comparable: {'; '.join([shown, *others])}"

@@ -290,12 +290,6 @@ def _run(step: Step, place: Place) -> int:
     return code
 
 
-def read_costs(steps: Sequence[Step], place: Place) -> Mapping[str, Record]:
-    """Reads the records of finished steps, by name."""
-    found = {step.name: read_record(step, place) for step in steps}
-    return {name: record for name, record in found.items() if record and record.ended}
-
-
 def _record(step: Step, place: Place) -> Path:
     return place.folder(step.name).with_name(f"{step.name}.json")
 
@@ -309,7 +303,6 @@ RATES, COMPARATIVE = "hallucination_rates", "halludial_comparative"
 CORPORA = {RATES: "halludial", COMPARATIVE: "halludial"}  # of benchmarks with another name
 FOLDERS = ("halludial", "halueval", "ragtruth", "diahalu")
 SAMPLED = {"engine": ("reply",), "rephrased": ("rephrase",), "others": ()}  # by selfcheck.samples
-EXAMINER = ("examiner_questions", "examiner_answers", "examiner_decision")
 NUMBER = "judge.examples="
 
 
@@ -328,7 +321,7 @@ def needed_prompts(arguments: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         support = ("support",) if measure == "prompt" else ()
         return folder, (*SAMPLED[given.get("selfcheck.samples", "engine")], *support)
     if "examiner.turns" in given:
-        return folder, EXAMINER
+        return folder, ("examiner_questions", "examiner_answers", "examiner_decision")
     return folder, (given.get("judge.ask", "verdict"),)
 
 
