@@ -27,7 +27,7 @@ An annotator who did not see an item differs from one who marked nothing. Undefi
 are no spans.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -219,7 +219,18 @@ def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> Sco
     if not items:
         return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
     groups = Groups.of(item.group for item in items)
-    pieces = [list(_stretches(item)) for item in items]
+    # A text is cut where any annotation changes: the length of each piece, and each annotator's labels on it.
+    pieces: list[list[tuple[int, list[frozenset[str]]]]] = []
+    for item in items:
+        edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
+        cut = []
+        for start, end in pairwise(sorted(edges)):
+            given = [
+                frozenset(label for first, last, label in spans if first <= start and end <= last)
+                for spans in item.spans.values()
+            ]
+            cut.append((end - start, given))
+        pieces.append(cut)
     # A category is a set of labels. Characters that both of a pair mark, with any label and with the same, and those
     # of one plus the other; and Krippendorff's coincidences of characters.
     names = sorted({labels for of_item in pieces for _, given in of_item for labels in given}, key=sorted)
@@ -245,14 +256,3 @@ def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> Sco
 
     kinds = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
     return bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)
-
-
-def _stretches(item: Marked) -> Iterator[tuple[int, list[frozenset[str]]]]:
-    """Cuts a text where any annotation changes: the length of each piece, and each annotator's labels on it."""
-    edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
-    for start, end in pairwise(sorted(edges)):
-        labels = (
-            frozenset(label for first, last, label in spans if first <= start and end <= last)
-            for spans in item.spans.values()
-        )
-        yield end - start, list(labels)

@@ -94,10 +94,6 @@ class StepRecord:
     usage: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
 
-    def set_failures(self, failures: Counter[str], path: Path) -> None:
-        """Stores the counts of failed rows and the size of the file."""
-        self.failures, self.size = dict(sorted(failures.items())), path.stat().st_size
-
     def __str__(self) -> str:
         failures = ", ".join(f"{number:,} {why}" for why, number in self.failures.items())
         usage = f"; {self.usage}" if self.usage else ""
@@ -264,8 +260,8 @@ class Chain:
                         file.sync()
                         if isinstance(step, Source):
                             bar.update(len(chunk))
-            record.rows, record.state = num_rows, DONE
-            record.set_failures(failures, path)
+            record.rows, record.state, record.size = num_rows, DONE, path.stat().st_size
+            record.failures = dict(sorted(failures.items()))
 
     @contextmanager
     def _opened(self, step: AnyStep) -> Iterator[str]:
@@ -309,8 +305,8 @@ class Chain:
         with self._opened(step) as engine:
             total, name = record.rows, f"{step.name}, failed rows"
             write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row", disable=not progress))
-            record.engine = engine
-            record.set_failures(failures, path)
+            record.engine, record.size = engine, path.stat().st_size
+            record.failures = dict(sorted(failures.items()))
 
 
 def _now() -> str:

@@ -30,7 +30,9 @@ Columns = Mapping[str, Mapping[str, Metric]]
 
 
 def train_seeds(run: RunFolder, config: Mapping[str, Any], train: Callable[[Stage], None]) -> None:
-    """Trains the unfinished stages of each unfinished seed, and reports the mean of all seeds.
+    """Trains the unfinished stages of each unfinished seed, and reports the means with each seed's values.
+
+    Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
 
     Args:
         train: Trains one stage.
@@ -43,18 +45,8 @@ def train_seeds(run: RunFolder, config: Mapping[str, Any], train: Callable[[Stag
             write_config(folder.config, of_seed)
             for stage in stages(folder, of_seed):
                 train(stage)
-    if process_rank() == 0:
-        report_mean(run, config, folders)
-
-
-def report_mean(run: RunFolder, config: Mapping[str, Any], folders: Mapping[int, RunFolder]) -> None:
-    """Writes metrics.json with the means over all seeds, and reports them with each seed's values.
-
-    Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
-
-    Args:
-        folders: The folder of each seed's training.
-    """
+    if process_rank() != 0:
+        return
     found = [read_metrics(folder.metrics) for folder in folders.values()]
     names = [name for name in found[0] if all(name in one for one in found)]
     means = {

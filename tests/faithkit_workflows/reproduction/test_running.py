@@ -202,15 +202,6 @@ def test_the_figure_that_was_rounded_is_within(value: float, digits: int) -> Non
     assert compare_with_published(Estimate(value=value), round(value, digits), digits=digits) == WITHIN
 
 
-@given(NUMBERS, WIDTHS, WIDTHS, st.floats(0, 1), DIGITS)
-def test_all_that_lies_in_our_interval_is_within(
-    value: float, below: float, above: float, place: float, digits: int
-) -> None:
-    low, high = value - below, value + above
-    published = min(max(low + place * (high - low), low), high)
-    assert compare_with_published(Estimate(value=value, low=low, high=high), published, digits=digits) == WITHIN
-
-
 @given(estimates(), NUMBERS, DIGITS)
 def test_outside_of_interval_and_rounding_it_is_above_or_below(ours: Estimate, published: float, digits: int) -> None:
     low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
