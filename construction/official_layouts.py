@@ -25,12 +25,7 @@ from faithkit.records import HALLUCINATED
 GOOD, REFUSED, TRUNCATED = "good", "incorrect_refusal", "truncated"  # values of RAGTruth's `quality`
 SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios of HalluDial
 DIAHALU_FILE = "DiaHalu.jsonl"
-DIAHALU_DOMAINS = {
-    KNOWLEDGE: "World Knowledge",
-    TASK: "Task-oriented Style",
-    CHAT: "Chit-Chat",
-    REASONING: "Reasoning",
-}
+DIAHALU_DOMAINS = {KNOWLEDGE: "World Knowledge", TASK: "Task-oriented Style", CHAT: "Chit-Chat", REASONING: "Reasoning"}
 VERDICT = "verdict"  # field of a dialogue's row: that of a detector
 
 

@@ -186,11 +186,7 @@ SCHEMES = {
             texts=grounded_texts,
             questions=(
                 Question(
-                    CHOICES,
-                    "begin",
-                    "Is the response supported by the knowledge?",
-                    labels=BEGIN_LABELS,
-                    multiple=True,
+                    CHOICES, "begin", "Is the response supported by the knowledge?", labels=BEGIN_LABELS, multiple=True
                 ),
                 Question(CHOICES, "vrm", "Which speech acts does it use?", labels=VRM_LABELS, multiple=True),
                 Question(

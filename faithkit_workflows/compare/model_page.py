@@ -15,13 +15,7 @@ from faithkit.environment import environment
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import write_jsonl
 from faithkit.pages.page import describe_set
-from faithkit.pages.page_parts import (
-    Fact,
-    answer_blocks,
-    fill_part,
-    keep_first,
-    write_filled_page,
-)
+from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, keep_first, write_filled_page
 from faithkit.pages.page_tables import (
     escape_terminal,
     format_metric,

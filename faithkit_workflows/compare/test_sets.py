@@ -207,12 +207,7 @@ TITLES: Mapping[str, str] = {
     **{"source": "Dataset", "split": "Split"},
     **{name: name.replace("_", " ").capitalize() for name in FACTS},
     **{"model": "Generator", "model_name": "Generator"},
-    **{
-        "tags": "Tags",
-        "span_types": "Types of spans",
-        "history": "Turns before",
-        "knowledge": "Words of knowledge",
-    },
+    **{"tags": "Tags", "span_types": "Types of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
 }
 MAX_VALUES = 25  # fields with more values are left out
 TURNS = (0, 1, 2, 3, 5, 9)  # the first value of each bin of the history's length

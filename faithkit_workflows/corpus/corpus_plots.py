@@ -118,10 +118,7 @@ def plot_lengths(stats: CorpusStats) -> "Figure | None":
         top = 0.0
         for place, (task, found) in enumerate(by_task.items()):
             middles = [(bucket.low + bucket.high) / 2 for bucket in found]
-            style: dict[str, Any] = {
-                "color": COLOURS[place % len(COLOURS)],
-                "marker": MARKERS[place % len(MARKERS)],
-            }
+            style: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
             counts = [bucket.counts for bucket in found]
             heights = [one.spans_each if stats.has_spans else one.share for one in counts]
             top = max(top, *heights)

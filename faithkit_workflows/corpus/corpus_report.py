@@ -14,13 +14,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
 from faithkit.pages.page_parts import fill_part, write_filled_page
-from faithkit.pages.page_tables import (
-    escape_markdown,
-    escape_terminal,
-    print_tables,
-    table_title,
-    to_markdown,
-)
+from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, table_title, to_markdown
 from faithkit.pages.plotting import DPI, require_plots
 from faithkit_workflows.corpus.corpus_plots import PLOTS, write_plots
 from faithkit_workflows.corpus.corpus_rows import CorpusRows

@@ -9,15 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from construction.agreement.answers import (
-    NOMINAL,
-    ORDINAL,
-    SPANS,
-    labels_of,
-    questions_of,
-    ratings_of,
-    read_answers,
-)
+from construction.agreement.answers import NOMINAL, ORDINAL, SPANS, labels_of, questions_of, ratings_of, read_answers
 from construction.agreement.measures import evaluate_spans, marked_items, measure, pair_kappas
 from construction.agreement.significance import Compared, columns_of, compare_column, measure_shares
 from construction.annotation.annotation_questions import CHOICES
@@ -36,11 +28,7 @@ OF_LABELS = {
     "alpha": "Krippendorff's alpha",
     "alpha_ordinal": "alpha, ordinal",
 }
-OF_SPANS = {
-    "char_f1": "F1 of characters",
-    "typed_char_f1": "F1 with types",
-    "char_alpha": "alpha of characters",
-}
+OF_SPANS = {"char_f1": "F1 of characters", "typed_char_f1": "F1 with types", "char_alpha": "alpha of characters"}
 log = logging.getLogger("faithkit")
 
 

@@ -32,13 +32,7 @@ from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_p
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import Prediction
 from faithkit_workflows.pipelines.judgements import Detect, require_verdict
-from faithkit_workflows.pipelines.run_chain import (
-    OUTPUT,
-    build_model,
-    print_counts,
-    run_chain,
-    writers_of,
-)
+from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
 
 TOPICS = "topics"
 VERDICTS, DIALOGUES, JUDGE = "verdicts", "dialogues", "judge"

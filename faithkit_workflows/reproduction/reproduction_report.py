@@ -14,13 +14,7 @@ from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_strict_json
 from faithkit.metrics.outcomes import REPORTED_UNPARSED, TOO_MANY_UNPARSED
-from faithkit.pages.page_tables import (
-    escape_markdown,
-    format_metric,
-    new_number_table,
-    print_tables,
-    to_markdown,
-)
+from faithkit.pages.page_tables import escape_markdown, format_metric, new_number_table, print_tables, to_markdown
 from faithkit.pages.plotting import require_plots
 from faithkit_workflows.reproduction.cells import (
     NOT_COMPARABLE,

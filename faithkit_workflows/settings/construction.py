@@ -111,10 +111,7 @@ class FaithdialEdit(DatasetPipeline):
 class SelfDialogue(Pipeline):
     """`pipeline=self_dialogue`."""
 
-    topics: Annotated[
-        types.PathText | types.Texts,
-        types.Hint(f"use {EMBEDDED}, a file, a folder, or a list of them"),
-    ]
+    topics: Annotated[types.PathText | types.Texts, types.Hint(f"use {EMBEDDED}, a file, a folder, or a list of them")]
     domains: Annotated[
         Annotated[str, types.OneOf((ANY,))] | Annotated[list[str], types.SomeOf(DOMAINS)],
         types.Hint(f"use {ANY}, or a list of some of {', '.join(DOMAINS)}"),

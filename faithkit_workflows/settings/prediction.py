@@ -163,10 +163,7 @@ class ScoreSettings(blocks.RunScript):
     checkpoint: blocks.RequiredDetector
     columns: Columns
     encoding: types.Text | None = None
-    by: Annotated[
-        types.Text | types.Texts | None,
-        types.Hint("use by=COLUMN, or by=[ONE,OTHER]"),
-    ]
+    by: Annotated[types.Text | types.Texts | None, types.Hint("use by=COLUMN, or by=[ONE,OTHER]")]
     output: blocks.OutputFile
     num_rows: blocks.NumRows
     on_bad_row: blocks.OnBadRow

@@ -170,9 +170,7 @@ class TrainSettings(blocks.ExtensibleScript):
     ineffective = (
         Ineffective(("sweep",), "without -m: faithkit train -m ..."),
         Ineffective(
-            ("data.embedded_rows",),
-            "on files: data.path=embedded reads so many rows",
-            lambda s: not _is_embedded(s),
+            ("data.embedded_rows",), "on files: data.path=embedded reads so many rows", lambda s: not _is_embedded(s)
         ),
         types.no_effect("data.num_readers", "data.num_buffer_rows", without="data.streaming=true"),
         types.no_effect("data.num_folds", without="data.fold"),

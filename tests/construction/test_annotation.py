@@ -151,11 +151,7 @@ def test_edited_texts_and_unknown_tasks_stop_or_are_left_out(tmp_path):
     with pytest.raises(UserError, match="edited text: response of row d1:0"):
         read(tmp_path, given, change=edit)
     found, report, _ = read(tmp_path, given, skip=True, change=edit)
-    assert not found and report.counts == {
-        "edited text": 1,
-        "unknown task": 1,
-        "missing task": 2,
-    }
+    assert not found and report.counts == {"edited text": 1, "unknown task": 1, "missing task": 2}
 
 
 def test_what_happens_in_every_project_is_counted(tmp_path):

@@ -187,9 +187,7 @@ def estimates(draw: st.DrawFn) -> Estimate:
 @given(estimates(), NUMBERS, DIGITS)
 def test_a_mirrored_pair_has_the_opposite_verdict(ours: Estimate, published: float, digits: int) -> None:
     mirrored = Estimate(
-        value=-ours.value,
-        low=None if ours.high is None else -ours.high,
-        high=None if ours.low is None else -ours.low,
+        value=-ours.value, low=None if ours.high is None else -ours.high, high=None if ours.low is None else -ours.low
     )
     assert (
         compare_with_published(mirrored, -published, digits=digits)
