@@ -222,13 +222,13 @@ def measure_extraction(frame: "DataFrame") -> dict[str, Extraction]:
     return found
 
 
-def make_buckets(rows: "DataFrame", column: str, num_buckets: int = 5) -> list[Bucket]:
-    """Divides judged responses into buckets by length, of equal size except for ties; empty buckets are left out."""
+def make_buckets(rows: "DataFrame", column: str) -> list[Bucket]:
+    """Divides judged responses into five buckets by length, of equal size but for ties; empty ones are left out."""
     kept = rows[rows["judged"].notna() & rows[column].notna()]
     if not len(kept):
         return []
     ordered = np.sort(kept[column].to_numpy())
-    ranks = [-(-len(ordered) * each // num_buckets) - 1 for each in range(1, num_buckets + 1)]
+    ranks = [-(-len(ordered) * each // 5) - 1 for each in range(1, 6)]
     edges = [int(ordered[0]), *(int(ordered[rank]) for rank in ranks)]
     place = np.searchsorted(edges[1:-1], kept[column], side="left")  # a length that equals an edge lies below it
     return [

@@ -6,7 +6,6 @@ Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,10 @@ import numpy as np
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
-    STYLE,
     legend_above,
     new_figure,
     percent_axis,
     plot_name,
-    require_plots,
-    save_figure,
 )
 from faithkit_workflows.corpus.corpus_measures import Bucket
 from faithkit_workflows.corpus.corpus_rows import CLASSES
@@ -37,21 +33,6 @@ _TYPE_COLOURS = {
     "subtle_baseless": "#f0c05a",
     "hallucination": "#777777",
 }
-
-
-def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -> list[Path]:
-    """Writes the plots of `PLOTS` for which the corpus has data; ONLY_FULL only on request.
-
-    Raises:
-        UserError: matplotlib is not installed, or the folder cannot be written.
-    """
-    require_plots()
-    from matplotlib import rc_context
-
-    names = [name for name in PLOTS if full or name not in ONLY_FULL]
-    with rc_context(STYLE):
-        drawn = {name: PLOTS[name][1](stats) for name in names}
-        return [save_figure(figure, Path(folder) / f"{name}.png") for name, figure in drawn.items() if figure]
 
 
 def plot_types(stats: CorpusStats) -> "Figure | None":

@@ -15,8 +15,8 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
 from faithkit.pages.page_parts import fill_part, write_filled_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, table_title, to_markdown
-from faithkit.pages.plotting import DPI, require_plots
-from faithkit_workflows.corpus.corpus_plots import PLOTS, write_plots
+from faithkit.pages.plotting import DPI, STYLE, require_plots, save_figure
+from faithkit_workflows.corpus.corpus_plots import ONLY_FULL, PLOTS
 from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats, compute_corpus_stats
 from faithkit_workflows.corpus.corpus_tables import PAPER, build_corpus_tables
@@ -117,7 +117,13 @@ def report_corpus(
         problem = f"none of {stats.counts.num_responses:,} examples has marked spans"
         raise UserError(problem, hint="choose a corpus or split with spans, or: construct.py pipeline=describe")
     write_json(folder / "corpus.json", stats.to_dict())
-    pictures = write_plots(stats, folder, full=full) if plots else []
+    pictures = []
+    if plots:
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            drawn = {name: plot(stats) for name, (_, plot) in PLOTS.items() if full or name not in ONLY_FULL}
+            pictures = [save_figure(figure, folder / f"{name}.png") for name, figure in drawn.items() if figure]
     tables = build_corpus_tables(stats, title=title, dataset=dataset, full=full)
     counts = stats.counts
     summary = [f"{counts.num_responses:,} responses of {stats.num_groups:,} dialogues or sources."]

@@ -222,9 +222,9 @@ def read_part(example: Example) -> str:
     )
 
 
-def positions(example: Example, num_bins: int = NUM_BINS) -> NDArray[np.float64]:
-    """Sums the positions of spans in a response [num_bins]: each has weight 1, spread over its characters."""
-    edges, total = np.linspace(0, 1, num_bins + 1), np.zeros(num_bins)
+def positions(example: Example) -> NDArray[np.float64]:
+    """Sums the positions of spans in a response [NUM_BINS]: each has weight 1, spread over its characters."""
+    edges, total = np.linspace(0, 1, NUM_BINS + 1), np.zeros(NUM_BINS)
     for span in example.spans or ():
         if span.start < span.end:
             start, end = span.start / len(example.response), span.end / len(example.response)

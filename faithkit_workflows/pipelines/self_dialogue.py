@@ -97,49 +97,47 @@ class DialoguePlan:
             on_bad_row=block["on_bad_row"],
         )
         source = Source(name=TOPICS, read=topics.rows, settings=topics.settings())
-        first = self._turn_step(0, "", TOPICS)
+        first = next(self.turn_steps(0, "", TOPICS))
         return [source, first, *(step for name in self.writers for step in self.turn_steps(1, name, first.name))]
 
     def turn_steps(self, place: int, name: str, after: str) -> Iterator[AnyStep]:
         """Yields the steps of the turns from a place on, with one of the models as B."""
-        for number in range(place, 2 * self.block["rounds"]):
-            step = self._turn_step(number, name, after)
-            yield step
-            after = step.name
+        block = self.block
+        for number in range(place, 2 * block["rounds"]):
+            side, field = side_of(number), f"for_{side_of(number).lower()}"
+            rules = DialogueRules(
+                by_domain={
+                    domain: ReplyRules(
+                        max_words=block["max_words"],
+                        language=block["language"],
+                        instruction=f"{prompt.text}\n{self.next_turn.text}",
+                    )
+                    for domain, prompt in self.prompts[side].items()
+                },
+                min_rounds=block["min_rounds"],
+                heading=self.next_turn.text.partition("{history}")[0].strip(),
+            )
+            work = AskTurn(
+                options=self.user if side == "A" else self.writers[name],
+                prompts=self.prompts[side],
+                values=lambda row, field=field: {
+                    "topic": row[field],
+                    "max_words": str(block["max_words"]),
+                },
+                read=rules.add_turn,
+                decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
+                build=self.build,
+                place=number,
+                next_turn=self.next_turn,
+            )
+            settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
+            named = f"{turn_name(number)}-{name}" if number else turn_name(number)
+            yield Step(name=named, work=work, after=(after,), branch=name, settings=settings)
+            after = named
 
     def last_step(self, name: str) -> str:
         """Names the step that has the whole dialogues of one of the models."""
-        return self._step_name(2 * self.block["rounds"] - 1, name)
-
-    def _step_name(self, place: int, name: str) -> str:
-        return f"{turn_name(place)}-{name}" if place else turn_name(place)
-
-    def _turn_step(self, place: int, name: str, after: str) -> Step:
-        block, side = self.block, side_of(place)
-        rules = DialogueRules(
-            by_domain={
-                domain: ReplyRules(
-                    max_words=block["max_words"],
-                    language=block["language"],
-                    instruction=f"{prompt.text}\n{self.next_turn.text}",
-                )
-                for domain, prompt in self.prompts[side].items()
-            },
-            min_rounds=block["min_rounds"],
-            heading=self.next_turn.text.partition("{history}")[0].strip(),
-        )
-        work = AskTurn(
-            options=self.user if side == "A" else self.writers[name],
-            prompts=self.prompts[side],
-            values=lambda row: {"topic": row[f"for_{side.lower()}"], "max_words": str(block["max_words"])},
-            read=rules.add_turn,
-            decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
-            build=self.build,
-            place=place,
-            next_turn=self.next_turn,
-        )
-        settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
-        return Step(name=self._step_name(place, name), work=work, after=(after,), branch=name, settings=settings)
+        return f"{turn_name(2 * self.block['rounds'] - 1)}-{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
