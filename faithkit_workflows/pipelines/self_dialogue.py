@@ -117,13 +117,14 @@ class DialoguePlan:
                 min_rounds=block["min_rounds"],
                 heading=self.next_turn.text.partition("{history}")[0].strip(),
             )
+
+            def values(row: Row, field: str = field) -> dict[str, str]:
+                return {"topic": row[field], "max_words": str(block["max_words"])}
+
             work = AskTurn(
                 options=self.user if side == "A" else self.writers[name],
                 prompts=self.prompts[side],
-                values=lambda row, field=field: {
-                    "topic": row[field],
-                    "max_words": str(block["max_words"]),
-                },
+                values=values,
                 read=rules.add_turn,
                 decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
                 build=self.build,
