@@ -136,7 +136,8 @@ def _alphas(ratings: Ratings, ordinal: bool) -> Statistic:
         found = {"alpha": alpha(observed, 1 - np.eye(size))}
         if ordinal:
             totals = observed.sum(axis=2)
-            middles = np.cumsum(totals, axis=1) - totals / 2  # of a category; they are as far apart as ratings between
+            # Two categories are as far apart as there are ratings between their middles.
+            middles = np.cumsum(totals, axis=1) - totals / 2
             found["alpha_ordinal"] = alpha(observed, (middles[:, :, None] - middles[:, None, :]) ** 2)
         return found
 
@@ -206,9 +207,8 @@ def marked_items(answered: Iterable[Answered], question: str, place: str) -> lis
                 is_place = isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length
                 if not (is_place and isinstance(label, str)):
                     hint = f'{{"start": 0, "end": {length}, "label": "..."}} at most'
-                    raise UserError(
-                        f"no span of a text of {length} characters: {shorten(span)}", place=where, hint=hint
-                    )
+                    problem = f"no span of a text of {length} characters: {shorten(span)}"
+                    raise UserError(problem, place=where, hint=hint)
                 marked[one.annotator].append((start, end, label))
         found.append(Marked(given[0].group, length, marked))
     return found
