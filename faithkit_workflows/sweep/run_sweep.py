@@ -53,10 +53,6 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
     if "TORCHELASTIC_RUN_ID" in os.environ:  # each of its processes would start the same sweep
         why = "torchrun starts one training, and a sweep starts its trainings itself"
         raise UserError(why, hint="faithkit train -m ... trainer=ddp without torchrun")
-    from faithkit.pages.page_tables import print_tables
-    from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
-    from faithkit_workflows.compare.sweep_ranking import rank_sweep
-
     line = stored_command(line)
     tried: list[Any] = []
     line.check_sweep(use=tried.append)
@@ -82,6 +78,10 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
             running.run([job for job in jobs if job.ended != DONE], num_parallel)
         except signals.Interrupted as error:
             raise signals.Interrupted(f"resume with: faithkit train -m resume={record.folder}") from error
+    from faithkit.pages.page_tables import print_tables
+    from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
+    from faithkit_workflows.compare.sweep_ranking import rank_sweep
+
     record = running.record
     ranked = rank_sweep(record, [read_run(path) for name in record.jobs if is_run(path := record.folder / name)])
     print_tables(*ranking_tables(ranked))
