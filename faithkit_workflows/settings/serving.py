@@ -12,8 +12,6 @@ from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit_workflows.settings import blocks, engines
 
-NAME_HINT = types.Hint("use models={NAME: CHECKPOINT}")
-
 
 def is_loopback(host: str) -> bool:
     """Reports whether only this machine can reach an address."""
@@ -28,7 +26,7 @@ class ServeSettings(blocks.Script):
 
     seed: types.Seed
     checkpoint: types.Text
-    models: Annotated[dict[str, types.Text] | None, NAME_HINT] = None
+    models: Annotated[dict[str, types.Text] | None, types.Hint("use models={NAME: CHECKPOINT}")] = None
     threshold: types.Share | None = None
     precision: blocks.DetectorPrecision
     labels: blocks.ClassLabels = None
