@@ -38,6 +38,7 @@ class ServeSettings(blocks.Script):
     max_body_bytes: types.Count
     max_rows: types.Count
     max_row_characters: types.Count
+    max_response_characters: types.Count
     max_queue_rows: types.Count
     max_requests: types.Count
     body_seconds: types.Seconds
