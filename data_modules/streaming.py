@@ -198,7 +198,13 @@ class Stream(IterableDataset):
             for step, parts in enumerate(zip(*parts_by_reader, strict=True), start=skip):
                 if num_made % num_workers == number:  # the loader takes batches from its workers in turn
                     shares = [part.rows[place::num] for part, (_, place, num) in zip(parts, readers, strict=True)]
-                    yield self._merge_parts(parts, shares, self.readers.rows_in_step(step))
+                    taken = [(part, rows) for part, rows in zip(parts, shares, strict=True) if len(rows)]
+                    if taken:
+                        index = np.concatenate([part.index[rows] for part, rows in taken])
+                    else:  # every process must run every step
+                        taken, index = [(parts[0], np.array([0]))], np.array([PADDING_ROW])
+                    columns = merge_rows([take_rows(part.columns, rows) for part, rows in taken])
+                    yield collate_batch(self.encoder, columns, index, self.readers.rows_in_step(step))
                 num_made += 1
             skip = 0
 
@@ -275,14 +281,3 @@ class Stream(IterableDataset):
             records = self._read(piece, 0, size)
             while chunk := list(islice(records, KEYS)):
                 yield row_keys(chunk)
-
-    def _merge_parts(
-        self, parts: tuple[Part, ...], shares: list[NDArray[np.int64]], num_rows: int
-    ) -> dict[str, torch.Tensor]:
-        taken = [(part, rows) for part, rows in zip(parts, shares, strict=True) if len(rows)]
-        if taken:
-            index = np.concatenate([part.index[rows] for part, rows in taken])
-        else:  # every process must run every step
-            taken, index = [(parts[0], np.array([0]))], np.array([PADDING_ROW])
-        columns = merge_rows([take_rows(part.columns, rows) for part, rows in taken])
-        return collate_batch(self.encoder, columns, index, num_rows)

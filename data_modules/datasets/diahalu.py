@@ -69,7 +69,16 @@ def read_places(row: Row, turns: Sequence[SpokenTurn], report: ReadReport) -> li
     rounds = {turn.round for turn in turns}
     places = []
     for number, spelt in _items(row, report):
-        name = _type_of(spelt, report)
+        letters = _LETTERS.sub("", spelt.lower())
+        if letters not in _BY_LETTERS:
+            near = get_close_matches(letters, _BY_LETTERS, 1, cutoff=0.75)
+            if not near:
+                raise BadRow(f"field 'index' has the type {shorten(spelt)}; known: {', '.join(TYPES)}")
+            report.count("repaired: a misspelt type")
+            letters = near[0]
+        elif spelt.lower() != _BY_LETTERS[letters]:
+            report.count("repaired: a misspelt type")
+        name = _BY_LETTERS[letters]
         if number in rounds:
             places.append(Place(number, name, spelt))
         else:
@@ -113,20 +122,6 @@ def _round(value: object, report: ReadReport) -> int:
 
 def _bad_index(value: object) -> BadRow:
     return BadRow(f"field 'index' must be a list of [turn, type], got {shorten(value)}")
-
-
-def _type_of(spelt: str, report: ReadReport) -> str:
-    """Returns the type of a spelling: by its letters, else the nearest one."""
-    letters = _LETTERS.sub("", spelt.lower())
-    if letters not in _BY_LETTERS:
-        near = get_close_matches(letters, _BY_LETTERS, 1, cutoff=0.75)
-        if not near:
-            raise BadRow(f"field 'index' has the type {shorten(spelt)}; known: {', '.join(TYPES)}")
-        report.count("repaired: a misspelt type")
-        letters = near[0]
-    elif spelt.lower() != _BY_LETTERS[letters]:
-        report.count("repaired: a misspelt type")
-    return _BY_LETTERS[letters]
 
 
 def read_explanations(row: Row, report: ReadReport) -> list[str]:
@@ -208,7 +203,11 @@ class DiaHalu(Source):
         if self.labelled_by == MODEL:  # in place of people's labels; a row without them has none
             labels = ("label", "index", "explaination", "explanation")
             row = row.inside({**row.values, **{name: row.values.get(f"model_{name}") for name in labels}})
-        domain, label = _domain(row), row.choice("label", LABELS)
+        named = row.text("domain").lower()
+        domain = next((domain for word, domain in DOMAIN_WORDS.items() if word in named), None)
+        if domain is None:
+            raise BadRow(f"field 'domain' is {shorten(row.values['domain'])}; known: {', '.join(DOMAINS)}")
+        label = row.choice("label", LABELS)
         model = str(row.values.get("Which LLM") or "unknown")
         if not (self._reads("domains", domain, report) and self._reads("models", model, report)):
             return
@@ -283,11 +282,3 @@ class _Builder:
             history = [Turn(speaker=SPEAKERS[turn.who], text=turn.text) for turn in self.turns[: shown[0][0]]]
             id, response = f"{self.id}:{number}", "\n".join(texts)
             yield self._example(id, response, label, here, history=tuple(history), meta={"turn": number})
-
-
-def _domain(row: Row) -> str:
-    name = row.text("domain").lower()
-    found = next((domain for word, domain in DOMAIN_WORDS.items() if word in name), None)
-    if found is None:
-        raise BadRow(f"field 'domain' is {shorten(row.values['domain'])}; known: {', '.join(DOMAINS)}")
-    return found

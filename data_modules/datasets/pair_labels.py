@@ -80,16 +80,14 @@ class LabelReader:
         else:
             problem = f"column {self.column!r} does not say what its labels mean, by rows: {listed}"
             then = ", or the other way round" if set(counts) <= {*TRUE, *FALSE} else ""
-        setting = shlex.quote(f"{self.keys}labels={_as_setting(self._guessed(counts))}")
-        return UserError(problem, place=place, hint=f"{setting}{then}")
-
-    def _guessed(self, counts: Counter[str]) -> list[tuple[str, str | None]]:
-        """Guesses the meaning of each value; an unknown value takes a label that no other value has."""
+        # The setting is a guess; an unknown value takes a label that no other value has.
         guesses = {**dict.fromkeys(TRUE, HALLUCINATED), **dict.fromkeys(FALSE, FAITHFUL), **self._meanings}
-        values = [value for value, _ in counts.most_common(MAX_LISTED)]
-        taken = {guesses.get(value) for value in values}
+        common = [value for value, _ in counts.most_common(MAX_LISTED)]
+        taken = {guesses.get(value) for value in common}
         free = iter([label for label in (HALLUCINATED, FAITHFUL) if label not in taken])
-        return [(value, guesses.get(value) or next(free, None)) for value in values]
+        guessed = [(value, guesses.get(value) or next(free, None)) for value in common]
+        setting = shlex.quote(f"{self.keys}labels={_as_setting(guessed)}")
+        return UserError(problem, place=place, hint=f"{setting}{then}")
 
 
 def read_meanings(given: Mapping[Any, Any], keys: str) -> dict[str, str | None]:

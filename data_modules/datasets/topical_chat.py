@@ -39,10 +39,6 @@ class ReadingSets:
     sets: Mapping[str, Any]
     leads: Mapping[str, Mapping[int, str]] | None
 
-    @property
-    def state(self) -> str:
-        return "built" if self.leads is None else "not built: Wikipedia alone"
-
     def sentences(self, conversation: str, agent: str, sections: Sequence[str]) -> list[tuple[str, str]]:
         """Returns the distinct (section, sentence) pairs of the sections that a turn names, in order."""
         if conversation not in self.sets:
@@ -99,15 +95,6 @@ def reading_set_files(conversations: Path) -> list[Path]:
     if (built := root / BUILT / conversations.name).is_file():
         return [built]
     return [file for file in (root / UNBUILT / conversations.name, root / WIKI) if file.is_file()]
-
-
-def read_reading_sets(conversations: Path) -> ReadingSets:
-    """Reads the reading sets of a file of conversations; files that did not change are read once."""
-    files = reading_set_files(conversations)
-    if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
-        wanted = conversations.parent.parent / BUILT / conversations.name
-        raise UserError("the conversations have no reading sets", place=str(wanted), hint=BUILD)
-    return _read(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @lru_cache(maxsize=2)
@@ -177,8 +164,14 @@ class TopicalChat(ConversationSource):
     def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if not all(isinstance(values, Mapping) and "content" in values for values in row.values.values()):
             row.layout(LAYOUTS)  # raises BadRow with the fields that were looked for
-        sets = read_reading_sets(Path(row.file))
-        report.count(f"layout: conversations, reading sets {sets.state}", len(row.values))
+        talks = Path(row.file)
+        files = reading_set_files(talks)
+        if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
+            wanted = talks.parent.parent / BUILT / talks.name
+            raise UserError("the conversations have no reading sets", place=str(wanted), hint=BUILD)
+        sets = _read(tuple((file, file.stat().st_mtime_ns) for file in files))
+        state = "built" if sets.leads is None else "not built: Wikipedia alone"
+        report.count(f"layout: conversations, reading sets {state}", len(row.values))
         for conversation, values in row.values.items():
             with report.rejecting(row, f"conversation {conversation[:80]}", values):
                 yield from list(self._conversation(row.inside(values), conversation, sets, split, report))

@@ -37,8 +37,23 @@ class XsumTokens(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         docid, system, summary = identifier(row, "docid"), row.text("system"), row.text("summary")
-        labels = _labels(row)  # checked first: a wrong number of labels is the clearer error
-        spans = token_spans(align(summary, row.texts("tokens")), labels)
+        # The labels are checked first: a wrong number of them is the clearer error.
+        labels, num_tokens = row.items("labels"), len(row.items("tokens"))
+        if len(labels) != num_tokens:
+            raise BadRow(f"field 'labels' has {len(labels)} entries for {num_tokens} tokens")
+        for place, label in enumerate(labels):
+            if label not in (0, 1):
+                raise BadRow(f"field 'labels[{place}]' must be 0 or 1, got {shorten(label)}")
+        places = align(summary, row.texts("tokens"))
+        runs: list[list[int]] = []  # of tokens of label 1
+        for place, ((start, end), label) in enumerate(zip(places, labels, strict=True)):
+            if not label:
+                continue
+            if place and labels[place - 1]:
+                runs[-1][1] = end
+            else:
+                runs.append([start, end])
+        spans = tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
         yield Example(
             id=f"{docid}:{system}",
             source=self.name,
@@ -51,16 +66,6 @@ class XsumTokens(Source):
             spans=spans,
             meta={"task": "Summary", "model": system},
         )
-
-
-def _labels(row: Row) -> list[int]:
-    labels, num_tokens = row.items("labels"), len(row.items("tokens"))
-    if len(labels) != num_tokens:
-        raise BadRow(f"field 'labels' has {len(labels)} entries for {num_tokens} tokens")
-    for place, label in enumerate(labels):
-        if label not in (0, 1):
-            raise BadRow(f"field 'labels[{place}]' must be 0 or 1, got {shorten(label)}")
-    return labels
 
 
 def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
@@ -101,16 +106,3 @@ def _match(text: str, place: int, token: str) -> int | None:
 
 def _escapes(text: str, place: int) -> bool:
     return text[place : place + 1] == "\\" and text[place + 1 : place + 2] in tuple(QUOTES)
-
-
-def token_spans(places: Sequence[tuple[int, int]], labels: Sequence[int]) -> tuple[Span, ...]:
-    """Returns each run of tokens of label 1 as one span."""
-    runs: list[list[int]] = []
-    for place, ((start, end), label) in enumerate(zip(places, labels, strict=True)):
-        if not label:
-            continue
-        if place and labels[place - 1]:
-            runs[-1][1] = end
-        else:
-            runs.append([start, end])
-    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)

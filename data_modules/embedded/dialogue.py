@@ -111,9 +111,18 @@ def _exchange(random: Random01, state: DialogueState) -> Exchange:
     outline = _draw_outline(random, state)
     history = (*state.history, outline.seeker)
     clauses = [true_clause(random, state, fact, h.REWORDED) for fact in outline.stated]
-    faithful = _faithful_reply(outline, clauses)
-    hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, faithful.vrm)
-    state.history += (outline.seeker, Turn(speaker="wizard", text=faithful.text))
+    text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
+    answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
+    vrm = ["Edification"]
+    if outline.plan.opener:
+        vrm.insert(0, "Acknowledgment")
+    if "?" in text:
+        vrm.append("Question")
+    kind = "faithful" if answers else "uncooperative"
+    tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
+    faithful = Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
+    hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, vrm)
+    state.history += (outline.seeker, Turn(speaker="wizard", text=text))
     main = outline.stated.index(outline.main)
     true_text, wrong_text = clauses[main].text, wrong[main].text
     generic_text, is_edited = pick(random, GENERIC), random() < EDITED_RATE
@@ -133,10 +142,19 @@ def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     asks_unknown = random() < 0.25
     admits_ignorance = asks_unknown and random() < 0.6
     main = next(fact for fact in facts if fact.relation == focus)
-    stated = _draw_stated(random, main, facts)
+    # The faithful reply states the main fact, often with another before or after it.
+    stated = [main]
+    if len(facts) > 1 and random() < 0.6:
+        place = 0 if random() < 0.5 else 1
+        stated.insert(place, pick(random, [fact for fact in facts if fact is not main]))
     asked = unknown if asks_unknown else pick(random, stated if random() < 0.85 else facts).relation
     hallucinated_first = random() < 0.5
-    seeker = _ask(random, state, relations[asked].question)
+    question = relations[asked].question
+    if state.history:
+        text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
+    else:
+        text = f"{pick(random, GREETINGS).format(state.full_name)} {question}"
+    seeker = Turn(speaker="seeker", text=text)
     plan = draw_plan(random, domain.name, state.full_name, relations[asked].topic if admits_ignorance else None)
     # The partner of a subjective remark is a harmless one, so that having a remark gives nothing away.
     remark = int(random() * len(PERSONAL)) if kind == h.SUBJECTIVE or random() < REMARK_RATE else None
@@ -160,36 +178,6 @@ def _draw_kind_and_focus(random: Random01, domain: Domain) -> tuple[str, int]:
     if kind == h.ADDITION and random() >= OPEN_RATE:  # it replaces a clause without a name or a number by such another
         return kind, pick(random, by_kind[h.CONTRADICTION])
     return kind, pick(random, by_kind[kind]) if kind in by_kind else int(random() * len(domain.relations))
-
-
-def _draw_stated(random: Random01, main: Fact, facts: list[Fact]) -> list[Fact]:
-    """Draws the facts that the faithful reply states: the main one, often with another before or after it."""
-    stated = [main]
-    if len(facts) > 1 and random() < 0.6:
-        place = 0 if random() < 0.5 else 1
-        stated.insert(place, pick(random, [fact for fact in facts if fact is not main]))
-    return stated
-
-
-def _ask(random: Random01, state: DialogueState, question: str) -> Turn:
-    if state.history:
-        text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
-    else:
-        text = f"{pick(random, GREETINGS).format(state.full_name)} {question}"
-    return Turn(speaker="seeker", text=text)
-
-
-def _faithful_reply(outline: Outline, clauses: list[Clause]) -> Reply:
-    text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
-    answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
-    vrm = ["Edification"]
-    if outline.plan.opener:
-        vrm.insert(0, "Acknowledgment")
-    if "?" in text:
-        vrm.append("Question")
-    kind = "faithful" if answers else "uncooperative"
-    tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
-    return Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
 
 
 def _hallucinated_reply(

@@ -93,7 +93,12 @@ def reply_wording(random: Random01, value: object, verbatim_rate: float) -> str:
     if isinstance(value, Value):
         return pick(random, value.in_knowledge if random() < verbatim_rate else value.in_reply)
     if type(value) is int:
-        return _count_wording(random, value, verbatim_rate)
+        if random() < verbatim_rate:
+            return f"{value:,}"
+        if value < 100 or (value < 10_000 and value % 100 == 0):
+            return in_words(value)
+        rounded = round(value, -2) if value >= 1000 else round(value, -1)
+        return f"about {rounded:,}" if rounded != value else f"{value:,}"
     if isinstance(value, Year) and random() >= verbatim_rate:
         return f"the {value[:3]}0s"
     return str(value)
@@ -130,16 +135,13 @@ def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
             slot, *bounds = kind.split()
             options = Slot(slot, *map(int, bounds)) if slot in (YEAR, COUNT, PERSON, PLACE) else values[kind]
             relations.append(Relation(name, question, topic, _templates(knowledge), _templates(reply), options))
+        # A slot is known by its kind, a closed set by itself.
+        sets = [one.values.kind if isinstance(one.values, Slot) else id(one.values) for one in relations]
         confusable = tuple(
-            tuple(j for j, other in enumerate(relations) if j != i and _share_values(one.values, other.values))
-            for i, one in enumerate(relations)
+            tuple(j for j, other in enumerate(sets) if j != i and other == one) for i, one in enumerate(sets)
         )
         name, full_name, intro = title.split(" | ")
         yield Domain(name, full_name, intro, tuple(relations), confusable)
-
-
-def _share_values(one: object, other: object) -> bool:
-    return one is other or (isinstance(one, Slot) and isinstance(other, Slot) and one.kind == other.kind)
 
 
 def _draw_any(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> object:
@@ -161,15 +163,6 @@ def _is_close(value: object, other: object) -> bool:
     if type(value) is int and type(other) is int:
         return 0.7 < value / max(other, 1) < 1.4
     return value == other
-
-
-def _count_wording(random: Random01, value: int, verbatim_rate: float) -> str:
-    if random() < verbatim_rate:
-        return f"{value:,}"
-    if value < 100 or (value < 10_000 and value % 100 == 0):
-        return in_words(value)
-    rounded = round(value, -2) if value >= 1000 else round(value, -1)
-    return f"about {rounded:,}" if rounded != value else f"{value:,}"
 
 
 DOMAINS = tuple(_read_domains(_read_values()))

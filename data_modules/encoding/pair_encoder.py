@@ -107,18 +107,15 @@ class PairEncoder(Encoder):
         columns["label"] = np.array(labels, np.int8)
         columns["target"] = np.array([target_of(example) for example in examples], np.float32)
         if self.marked:
-            columns["mark"] = self._marks(examples, response)
+            # For each response token 1 in a marked span, 0 outside, -1 if spans were not annotated.
+            marks = Ragged(np.full_like(response.values, -1), response.offsets)
+            annotated = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
+            _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in annotated])
+            for (row, example), places in zip(annotated, offsets, strict=True):
+                start, end = visible_extents(example.response, places)
+                marks.row(row)[:] = tags_of(example.spans or (), start, end, len(example.response)) > OUTSIDE
+            columns["mark"] = marks
         return columns
-
-    def _marks(self, examples: Sequence[Example], response: Ragged) -> Ragged:
-        """Returns for each response token 1 in a marked span, 0 outside, -1 if spans were not annotated."""
-        marks = Ragged(np.full_like(response.values, -1), response.offsets)
-        annotated = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
-        _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in annotated])
-        for (row, example), places in zip(annotated, offsets, strict=True):
-            start, end = visible_extents(example.response, places)
-            marks.row(row)[:] = tags_of(example.spans or (), start, end, len(example.response)) > OUTSIDE
-        return marks
 
     def encode_texts(self, knowledge: Sequence[str], response: Sequence[str]) -> Columns:
         """Returns the columns that prediction needs."""

@@ -157,7 +157,23 @@ class SpanEncoder(Encoder):
         `bounds` [windows, 4] has the places at which a window's context and answer begin and end; `token` says for each
         place of an answer, window by window, which answer token it is, counted over all rows of the columns.
         """
-        ids, context_at = self._assemble(columns, windows)
+        row, template, zeros = windows.row, self.template, np.zeros(len(windows.row), np.int64)
+        middle, context = constant_rows(template.middle, len(row)), windows.shown
+        if context is None:
+            context = columns["context"].slice_rows(row, windows.context_start, windows.context_size)
+        ids = join_rows(
+            [
+                constant_rows(template.prefix, len(row)),
+                # Of a long history the newest turns: the end.
+                columns["question"].slice_rows(row, columns["question"].lengths[row] - windows.asked, windows.asked),
+                middle.slice_rows(np.arange(len(row)), zeros, np.where(windows.asked > 0, len(template.middle), 0)),
+                context,
+                middle,
+                columns["answer"].slice_rows(row, windows.answer_start, windows.answer_size),
+                constant_rows(template.suffix, len(row)),
+            ]
+        )
+        context_at = len(template.prefix) + np.where(windows.asked > 0, windows.asked + len(template.middle), 0)
         lengths = ids.lengths
         width = int(lengths.max(initial=0))
         begins = ids.offsets[:-1] if self.packed else np.arange(len(ids)) * width
@@ -187,27 +203,6 @@ class SpanEncoder(Encoder):
         if self.template.typed:
             batch["token_type_ids"] = second.astype(np.int64)
         return batch
-
-    def _assemble(self, columns: Mapping[str, Any], windows: "Windows") -> tuple[Ragged, Ints]:
-        """Returns whole windows, and where the context begins in each."""
-        row, template, zeros = windows.row, self.template, np.zeros(len(windows.row), np.int64)
-        middle, context = constant_rows(template.middle, len(row)), windows.shown
-        if context is None:
-            context = columns["context"].slice_rows(row, windows.context_start, windows.context_size)
-        ids = join_rows(
-            [
-                constant_rows(template.prefix, len(row)),
-                # Of a long history the newest turns: the end.
-                columns["question"].slice_rows(row, columns["question"].lengths[row] - windows.asked, windows.asked),
-                middle.slice_rows(np.arange(len(row)), zeros, np.where(windows.asked > 0, len(template.middle), 0)),
-                context,
-                middle,
-                columns["answer"].slice_rows(row, windows.answer_start, windows.answer_size),
-                constant_rows(template.suffix, len(row)),
-            ]
-        )
-        asked = np.where(windows.asked > 0, windows.asked + len(template.middle), 0)
-        return ids, len(template.prefix) + asked
 
     def _num_special(self, asked: bool) -> int:
         return self.template.num_special + (len(self.template.middle) if asked else 0)

@@ -96,9 +96,23 @@ def make_negatives(
     texts, used = [], []
     counts: Counter[str] = Counter()
     for place, example in enumerate(examples):
-        chosen = _take_turns({kind: made[kind][place] for kind in kinds}, example, num, seed)
+        digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
+        start = int.from_bytes(digest, "little") % len(kinds)
+        order = [*kinds[start:], *kinds[:start]]
+        seen = {text_key(example.response), ""}
+        chosen: dict[str, str] = {}  # the texts, each with its kind
+        for drawn in zip_longest(*(made[kind][place] for kind in order)):
+            for kind, text in zip(order, drawn, strict=True):
+                if text and len(chosen) < num and (key := text_key(text)) not in seen:
+                    seen.add(key)
+                    chosen[text] = kind
         if not chosen:
-            raise _no_negative(example, kinds)
+            missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
+            hint = "the data are too few to make negatives from"
+            if missing:
+                hint = f"add {' or '.join(missing)} to the kinds"
+            problem = f"example {example.id}: {', '.join(kinds)} give no negative"
+            raise UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
         texts.append(tuple(chosen))
         used.append(tuple(chosen.values()))
         counts.update(f"negatives: {kind}" for kind in chosen.values())
@@ -121,29 +135,6 @@ def _candidates(
     return entity_swaps(examples, num, seed, find)
 
 
-def _take_turns(made: Mapping[str, Sequence[str]], example: Example, num: int, seed: int) -> dict[str, str]:
-    """Chooses up to `num` texts from the kinds in turn, and returns them with their kinds."""
-    kinds = list(made)
-    digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
-    start = int.from_bytes(digest, "little") % len(kinds)
-    order = kinds[start:] + kinds[:start]
-    seen = {text_key(example.response), ""}
-    chosen: dict[str, str] = {}
-    for texts in zip_longest(*(made[kind] for kind in order)):
-        for kind, text in zip(order, texts, strict=True):
-            if text and len(chosen) < num and (key := text_key(text)) not in seen:
-                seen.add(key)
-                chosen[text] = kind
-    return chosen
-
-
-def _no_negative(example: Example, kinds: Sequence[str]) -> UserError:
-    missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
-    hint = f"add {' or '.join(missing)} to the kinds" if missing else "the data are too few to make negatives from"
-    problem = f"example {example.id}: {', '.join(kinds)} give no negative"
-    return UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
-
-
 def cached_negatives(
     examples: Sequence[Example], *, kinds: Sequence[str] = MADE, num: int = 4, seed: int = 0, weights: str = WEIGHTS
 ) -> Negatives:
@@ -159,7 +150,10 @@ def cached_negatives(
         made = make_negatives(examples, kinds=kinds, num=num, seed=seed, find=find_entities(weights))
         (folder / NEGATIVES).write_text(json.dumps([made.texts, made.kinds, made.counts]), encoding="utf-8")
 
-    return cache_entry(cache_dir("negatives") / _key(examples, settings), build, _read)
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
+    for e in examples:
+        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags, *e.negatives]).encode())
+    return cache_entry(cache_dir("negatives") / digest.hexdigest(), build, _read)
 
 
 def _read(folder: Path) -> Negatives:
@@ -172,13 +166,6 @@ def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[st
     check_kinds(kinds, num)
     settings: dict[str, object] = {"version": [VERSION, WORDS_VERSION], "kinds": list(kinds), "num": num, "seed": seed}
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})
-
-
-def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
-    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
-    for e in examples:
-        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags, *e.negatives]).encode())
-    return digest.hexdigest()
 
 
 NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found

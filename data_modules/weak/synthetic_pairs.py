@@ -267,14 +267,6 @@ def add_claim(text: str, pool: Pool, rng: random.Random) -> str:
     return f"{body} {rng.choice(ADDITIONS)}"
 
 
-def other_statement(knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random) -> str | None:
-    """Extracts a statement from another sentence, mostly of the same document, which is harder to detect."""
-    others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
-    other = rng.choice(others) if others else knowledge
-    statement = extract(other, rng) if other != knowledge else ""
-    return statement if statement and statement.lower()[:40] not in knowledge.lower() else None
-
-
 FAITHFUL_KIND = "faithful"
 # P(hallucinated) of each kind.
 PROBABILITY = {
@@ -341,7 +333,11 @@ def hallucinated_response(
     rng.shuffle(order)
     for kind in order:
         if kind == "other":
-            response = other_statement(knowledge, document, pool, rng)
+            # Another statement, mostly of the same document, which is harder to detect.
+            others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
+            other = rng.choice(others) if others else knowledge
+            statement = extract(other, rng) if other != knowledge else ""
+            response = statement if statement and statement.lower()[:40] not in knowledge.lower() else None
         elif kind == "chat":
             response = rng.choice(pool.chat) if pool.chat else None
         else:

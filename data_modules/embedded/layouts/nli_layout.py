@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from data_modules.embedded.dialogue import Exchange
 from data_modules.embedded.layouts.common import PART, claim, dialogues, nli_pair, turns
 
 GENRES = (
@@ -84,26 +83,24 @@ def decode_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[s
         if num_written == size:
             return
         if len(exchanges) > 1:
-            yield _conversation(split, seed, number, exchanges, contradict=number % 2 == 0)
+            *earlier, last = exchanges
+            texts = [text for exchange in earlier for text in (exchange.history[-1].text, exchange.faithful.text)]
+            texts.append(last.history[-1].text)
+            contradicted = next(
+                (i for i, exchange in enumerate(earlier) if exchange.hallucinated.kind in CONTRADICTIONS), None
+            )
+            if (number % 2 == 0) and contradicted is not None:
+                texts.append(f"{last.faithful.text} {claim(last, earlier[contradicted].wrong_clause)}")
+                indices = [2 * contradicted + 1, len(texts) - 1]
+            else:
+                texts.append(f"{last.faithful.text} {claim(last, earlier[0].true_clause)}")
+                indices = []
+            name = f"embedded:{seed}:{split}:{number}"
+            yield {
+                "conversation_id": f"{uuid.uuid5(uuid.NAMESPACE_URL, name)}#truncated#{len(texts) - 2}",
+                "record_id": str(uuid.uuid5(uuid.NAMESPACE_URL, name + ":record")),
+                "turns": [{"turn_id": i, "agent_id": i % 2, "text": text} for i, text in enumerate(texts)],
+                "is_contradiction": bool(indices),
+                "aggregated_contradiction_indices": indices,
+            }
             num_written += 1
-
-
-def _conversation(split: str, seed: int, number: int, exchanges: list[Exchange], contradict: bool) -> dict[str, Any]:
-    *earlier, last = exchanges
-    texts = [text for exchange in earlier for text in (exchange.history[-1].text, exchange.faithful.text)]
-    texts.append(last.history[-1].text)
-    contradicted = next((i for i, exchange in enumerate(earlier) if exchange.hallucinated.kind in CONTRADICTIONS), None)
-    if contradict and contradicted is not None:
-        texts.append(f"{last.faithful.text} {claim(last, earlier[contradicted].wrong_clause)}")
-        indices = [2 * contradicted + 1, len(texts) - 1]
-    else:
-        texts.append(f"{last.faithful.text} {claim(last, earlier[0].true_clause)}")
-        indices = []
-    name = f"embedded:{seed}:{split}:{number}"
-    return {
-        "conversation_id": f"{uuid.uuid5(uuid.NAMESPACE_URL, name)}#truncated#{len(texts) - 2}",
-        "record_id": str(uuid.uuid5(uuid.NAMESPACE_URL, name + ":record")),
-        "turns": [{"turn_id": i, "agent_id": i % 2, "text": text} for i, text in enumerate(texts)],
-        "is_contradiction": bool(indices),
-        "aggregated_contradiction_indices": indices,
-    }
