@@ -76,7 +76,16 @@ class DataModule(pl.LightningDataModule):
         self.subsets = {"train": [], "validation": [], "test": []}
         for name, part in self.parts.items():
             if self.options.streaming:
-                self._set_up_stream(part.source, name)
+                parts = stream_parts(part.source, self.split_plan)
+                for use in self.split_plan.fractions:
+                    one, split = parts[use]
+                    encoded = self._load(one, name, split)
+                    self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
+                from data_modules.streaming import Stream  # few runs need it
+
+                first_rows = self.split_plan.num_rows
+                self._stream = stream = Stream(*parts["train"], self.encoder, self.options, num_rows=first_rows)
+                self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
                 continue
             load = partial(self._load, part.source, name)
             divided = divide(part.source, load, name, self.split_plan, weight=part.weight, only=part.only)
@@ -118,18 +127,6 @@ class DataModule(pl.LightningDataModule):
         rows = f"{sum(map(len, subsets)):,} rows are of {num_groups:,} group{'s' * (num_groups != 1)}"
         problem = f"no {use} examples: the {rows}, and a group is never divided"
         return UserError(problem, hint=other if num_groups == 1 else f"{change}; or {other}")
-
-    def _set_up_stream(self, source: Source, name: str) -> None:
-        parts = stream_parts(source, self.split_plan)
-        for use in self.split_plan.fractions:
-            part, split = parts[use]
-            encoded = self._load(part, name, split)
-            self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
-        from data_modules.streaming import Stream  # few runs need it
-
-        num_rows = self.split_plan.num_rows
-        self._stream = stream = Stream(*parts["train"], self.encoder, self.options, num_rows=num_rows)
-        self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
 
     def _load(self, source: Source, name: str, split: str) -> EncodedSplit:
         num_rows, on_bad_row = self.split_plan.num_rows, self.options.on_bad_row

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from data_modules.reading.dataset import Records, Source
+from data_modules.reading.dataset import Source
 from data_modules.reading.files import File
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport
 from data_modules.reading.saved_datasets import arrow_schema
@@ -130,9 +130,15 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
         counting = ReadReport(report.on_bad_row)
         counts, before = [], []
         for file, has_rows in zip(files, having, strict=True):
-            each = _count(source.read_file(file, split, counting)) if has_rows else (0, [0])
-            counts.append(each[0])
-            before.append(each[1])
+            count, so_far = (
+                0,
+                [0],
+            )  # examples of the shard, and those before every `STRIDE`th row as far as they know it
+            for count, (_, row) in enumerate(source.read_file(file, split, counting) if has_rows else (), start=1):
+                while row is not None and row.number >= len(so_far) * STRIDE:
+                    so_far.append(count - 1)
+            counts.append(count)
+            before.append(so_far)
         found = {"rows": counts, "before": before, "counts": dict(counting.counts), "rejects": counting.rejects}
         (folder / "shards.json").write_text(json.dumps(found, default=str))
 
@@ -143,15 +149,6 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
         report.count(EMPTY, empty)
     shards = [PinnedShard(*each) for each in zip(files, pins, found["rows"], found["before"], strict=True)]
     return [shard for shard in shards if shard.num_rows]
-
-
-def _count(records: Records) -> tuple[int, list[int]]:
-    """Counts the examples of a shard, and those before every `STRIDE`th row as far as examples know their rows."""
-    count, before = 0, [0]
-    for count, (_, row) in enumerate(records, start=1):
-        while row is not None and row.number >= len(before) * STRIDE:
-            before.append(count - 1)
-    return count, before
 
 
 def _read(folder: Path) -> dict[str, Any]:

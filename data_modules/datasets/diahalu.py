@@ -108,16 +108,13 @@ def _items(row: Row, report: ReadReport) -> Iterator[tuple[int, str]]:
     for item in value:
         if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
             raise _bad_index(row.values.get("index"))
-        yield _round(item[0], report), item[1]
-
-
-def _round(value: object, report: ReadReport) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
-        report.count("repaired: a turn's number given as text")
-        return int(found[1])
-    raise _bad_index(value)
+        number, spelt = item
+        if isinstance(number, str) and (as_text := _NUMBER.fullmatch(number)):
+            report.count("repaired: a turn's number given as text")
+            number = int(as_text[1])
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise _bad_index(number)
+        yield number, spelt
 
 
 def _bad_index(value: object) -> BadRow:

@@ -26,7 +26,6 @@ FAITHFUL_WORDS = (
 WORDS = {**dict.fromkeys(HALLUCINATED_WORDS, HALLUCINATED), **dict.fromkeys(FAITHFUL_WORDS, FAITHFUL)}
 TRUE, FALSE = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
 MAX_LISTED = 6  # labels in an error
-MAX_COUNTED = 1000  # different values of a column that an error counts
 LEFT_OUT = "left_out"
 BY_LABEL = {HALLUCINATED: HALLUCINATED, FAITHFUL: FAITHFUL, LEFT_OUT: None}
 PLAIN_KEY = re.compile(r"(?!null\b)[a-z_][a-z0-9_./%?+-]*( [a-z0-9_./%?+-]+)*|0|-?[1-9]\d{0,8}|\d\.\d")
@@ -70,7 +69,7 @@ class LabelReader:
         counts: Counter[str] = Counter()
         for value in values:
             text = normalise(value)
-            counts["other" if text not in counts and len(counts) >= MAX_COUNTED else text] += 1
+            counts[text if text in counts or len(counts) < 1000 else "other"] += 1  # so many values are counted
         del counts[""]
         listed = ", ".join(f"{shorten(text)[1:-1]} ({count:,})" for text, count in counts.most_common(MAX_LISTED))
         more = f" and {len(counts) - MAX_LISTED:,} more" if len(counts) > MAX_LISTED else ""

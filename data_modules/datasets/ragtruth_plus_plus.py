@@ -24,9 +24,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
 
 MESSAGES, SPANS = "messages.csv", "hallucination_spans.csv"
 MESSAGE_FIELDS = ("stable_id", "meta", "role", "position", "text", "message_thread_stable_id")
-SPAN_FIELDS = ("start_pos", "end_pos", "span_text", "label", "message_stable_id")
 ROLES = {"user": "user", "assistant": "assistant"}
-KEPT = ("model", "original_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class RagTruthPlusPlus(Source):
         marks: dict[str, list[Row]] = {}  # the rows of spans by the id of their message
         for row in read_rows(spans[0], report):
             with report.rejecting(row):
-                row.layout({SPANS: SPAN_FIELDS})
+                row.layout({SPANS: ("start_pos", "end_pos", "span_text", "label", "message_stable_id")})
                 message_id = row.text("message_stable_id")
                 if message_id not in known:
                     raise BadRow(f"field 'message_stable_id' is {shorten(message_id)}: {MESSAGES} has no such message")
@@ -130,4 +128,4 @@ def _meta(row: Row, report: ReadReport) -> dict[str, Any]:
     if not isinstance(values, dict):
         report.count("meta that is no JSON object, left out")
         return {}
-    return {name: str(values[name]) for name in KEPT if values.get(name) is not None}
+    return {name: str(values[name]) for name in ("model", "original_id") if values.get(name) is not None}

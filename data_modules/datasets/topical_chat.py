@@ -28,7 +28,6 @@ BUILT, UNBUILT = Path("reading_sets", "post-build"), Path("reading_sets", "pre-b
 WIKI = Path("src", "wiki", "wiki.json")
 LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
 AGENTS = ("agent_1", "agent_2")
-NO_SECTION = "Personal Knowledge"
 BUILD = "run the official src/build.py, or keep reading_sets/pre-build and src/wiki/wiki.json as they come"
 
 
@@ -46,7 +45,7 @@ class ReadingSets:
             raise BadRow(problem, hint="check that conversations and reading sets are of one release")
         if agent not in AGENTS:
             raise BadRow(f"field 'agent' is {agent!r}; known: {', '.join(AGENTS)}")
-        named = [name for name in sections if name != NO_SECTION]
+        named = [name for name in sections if name != "Personal Knowledge"]
         found = [(name, text) for name in named for text in self._texts(conversation, agent, name)]
         return list(dict.fromkeys((name, text[b:e]) for name, text in found for b, e in sentence_places(text)))
 

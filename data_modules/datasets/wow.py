@@ -25,7 +25,6 @@ FILES = {
     "test_topic": ["test_topic_split.json"],
 }
 LAYOUTS = {"ParlAI": ("dialog",), "FaithDial": ("utterances",)}
-NO_KNOWLEDGE = "no_passages_used"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,7 @@ class WizardOfWikipedia(Source):
                 checked = (turn.values.get("checked_sentence") or {}) if wizard else {}
                 if not isinstance(checked, Mapping):
                     raise BadRow(f"field 'checked_sentence' must be an object, got {shorten(checked)}")
-                sentence = [text for text in checked.values() if text != NO_KNOWLEDGE][:1]
+                sentence = [text for text in checked.values() if text != "no_passages_used"][:1]
                 knowledge = turn.inside({"checked_sentence": sentence[0]}).text("checked_sentence") if sentence else ""
                 text = turn.text("text", empty_ok=not knowledge)
             if wizard and knowledge:

@@ -72,10 +72,7 @@ class Exchange:
         return self.hallucinated if self.hallucinated_first else self.faithful
 
 
-BOTH_RATE = 0.75  # of hallucinated replies with two clauses, those with both wrong
 REMARK_RATE = 0.15  # of replies, those with a harmless first-person remark
-OPEN_RATE = 0.15  # of additions, those that may be about a name or a number
-EDITED_RATE = 0.75  # of faithful replies, those made from their partner
 
 
 class Outline(NamedTuple):
@@ -125,7 +122,7 @@ def _exchange(random: Random01, state: DialogueState) -> Exchange:
     state.history += (outline.seeker, Turn(speaker="wizard", text=text))
     main = outline.stated.index(outline.main)
     true_text, wrong_text = clauses[main].text, wrong[main].text
-    generic_text, is_edited = pick(random, GENERIC), random() < EDITED_RATE
+    generic_text, is_edited = pick(random, GENERIC), random() < 0.75
     # By position: keywords take twice as long, and tens of millions of rows are made of these.
     return Exchange(
         state.domain.name, state.full_name, outline.sentences, history, faithful, hallucinated,
@@ -135,7 +132,13 @@ def _exchange(random: Random01, state: DialogueState) -> Exchange:
 
 def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     domain, relations = state.domain, state.domain.relations
-    kind, focus = _draw_kind_and_focus(random, domain)
+    by_kind = _relations_by_kind(domain)
+    kind = h.draw_kind(random)
+    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
+        kind = h.CONTRADICTION  # the domain has no relation with names or numbers
+    # Most additions replace a clause without a name or a number by such another.
+    about = h.CONTRADICTION if kind == h.ADDITION and random() >= 0.15 else kind
+    focus = pick(random, by_kind[about]) if about in by_kind else int(random() * len(relations))
     facts = draw_facts(random, state, focus)
     sentences = write_sentences(random, state, [fact.clause for fact in facts])
     unknown = draw_unknown_relation(random, domain, facts, closed=kind == h.ADDITION)
@@ -169,23 +172,12 @@ def _relations_by_kind(domain: Domain) -> dict[str, tuple[int, ...]]:
     return {kind: tuple(i for i, k in enumerate(kinds) if k == kind) for kind in kinds}
 
 
-def _draw_kind_and_focus(random: Random01, domain: Domain) -> tuple[str, int]:
-    """Draws the kind of hallucination, and the relation that it is about."""
-    kind = h.draw_kind(random)
-    by_kind = _relations_by_kind(domain)
-    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
-        kind = h.CONTRADICTION  # the domain has no relation with names or numbers
-    if kind == h.ADDITION and random() >= OPEN_RATE:  # it replaces a clause without a name or a number by such another
-        return kind, pick(random, by_kind[h.CONTRADICTION])
-    return kind, pick(random, by_kind[kind]) if kind in by_kind else int(random() * len(domain.relations))
-
-
 def _hallucinated_reply(
     random: Random01, state: DialogueState, outline: Outline, clauses: list[Clause], faithful_vrm: list[str]
 ) -> tuple[Reply, list[Clause]]:
     """Makes the faithful reply's partner, and returns it with its clauses."""
     kind, stated = outline.kind, outline.stated
-    both = random() < BOTH_RATE
+    both = random() < 0.75  # of two clauses both are wrong
     wrong, severity, remark = clauses, "evident", _harmless_remark(outline)
     if kind == h.SUBJECTIVE:
         assert outline.remark is not None, "a subjective reply has a remark"
@@ -196,7 +188,10 @@ def _hallucinated_reply(
         unknown = outline.unknown
         if outline.admits_ignorance:
             unknown = draw_unknown_relation(random, state.domain, outline.facts, closed=kind == h.ADDITION)
-        targets = _wrong_clauses_of(outline, state.domain, both)
+        # The main clause becomes wrong, and none with names or numbers, as they are conspicuous.
+        main, relations = stated.index(outline.main), state.domain.relations
+        closed = [not isinstance(relations[fact.relation].values, Slot) for fact in stated]
+        targets = [i for i, is_closed in enumerate(closed) if i == main or (both and is_closed)]
         wrong, severity = wrong_clauses(
             random, state, kind, outline.facts, stated, clauses, targets, unknown, h.REWORDED
         )
@@ -204,23 +199,9 @@ def _hallucinated_reply(
     is_partly_true = len(wrong) > len(marks) or kind == h.SUBJECTIVE
     tags = ("Hallucination", "Entailment") if is_partly_true else ("Hallucination",)
     vrm = ["Disclosure", *faithful_vrm] if kind == h.SUBJECTIVE else faithful_vrm
-    return Reply(text, kind, severity, marks, tags, vrm, _contrary_truth(outline, both)), wrong
-
-
-def _wrong_clauses_of(outline: Outline, domain: Domain, both: bool) -> list[int]:
-    """Chooses the clauses that become wrong: the main one, and none with names or numbers, as they are conspicuous."""
-    main = outline.stated.index(outline.main)
-    if not both:
-        return [main]
-    closed = [not isinstance(domain.relations[fact.relation].values, Slot) for fact in outline.stated]
-    return [i for i, is_closed in enumerate(closed) if i == main or is_closed]
-
-
-def _contrary_truth(outline: Outline, both: bool) -> str:
-    """States the facts that the hallucinated reply should have kept to."""
-    if outline.kind in (h.ADDITION, h.SUBJECTIVE):
-        return _join_clauses(outline.facts)
-    return _join_clauses(outline.stated) if both else outline.main.clause
+    # The facts that the reply should have kept to.
+    truth = outline.facts if kind in (h.ADDITION, h.SUBJECTIVE) else stated if both else [outline.main]
+    return Reply(text, kind, severity, marks, tags, vrm, _join_clauses(truth)), wrong
 
 
 def _harmless_remark(outline: Outline) -> Clause | None:

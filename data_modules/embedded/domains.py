@@ -76,7 +76,18 @@ class Domain:
 def draw_value(random: Random01, options: tuple[Value, ...] | Slot, split: str, unlike: object = None) -> object:
     """Draws a value of the set or slot that is clearly different from `unlike`."""
     while True:
-        value = _draw_any(random, options, split)
+        value: object
+        if not isinstance(options, Slot):
+            value = pick(random, options)
+        elif options.kind == PERSON:
+            value = person(random, split)
+        elif options.kind == PLACE:
+            value = word(random, split)
+        elif options.kind == YEAR:
+            value = Year(1780 + int(random() * 230))
+        else:
+            count = options.low + int(random() * (options.high - options.low))
+            value = count if count < 100 else count - count % (10 if count < 1000 else 50)
         if unlike is None or not _is_close(value, unlike):
             return value
 
@@ -142,19 +153,6 @@ def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
         )
         name, full_name, intro = title.split(" | ")
         yield Domain(name, full_name, intro, tuple(relations), confusable)
-
-
-def _draw_any(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> object:
-    if not isinstance(options, Slot):
-        return pick(random, options)
-    if options.kind == PERSON:
-        return person(random, split)
-    if options.kind == PLACE:
-        return word(random, split)
-    if options.kind == YEAR:
-        return Year(1780 + int(random() * 230))
-    count = options.low + int(random() * (options.high - options.low))
-    return count if count < 100 else count - count % (10 if count < 1000 else 50)
 
 
 def _is_close(value: object, other: object) -> bool:

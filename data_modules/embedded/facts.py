@@ -7,8 +7,6 @@ from data_modules.embedded.domains import Domain, Slot, Year, draw_value, knowle
 from data_modules.embedded.phrasing import Random01, pick
 from faithkit.records import Turn
 
-CONFUSABLE_RATE = 0.3  # of knowledge, that with two facts that can be mixed up, where the domain has such relations
-
 
 class Fact(NamedTuple):
     """One fact of the knowledge, with the clause that states it."""
@@ -33,7 +31,7 @@ def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]
     """Draws the facts of a turn's knowledge: the focus, often a relation it can be mixed up with, and others."""
     domain = state.domain
     chosen = [focus]
-    if domain.confusable[focus] and random() < CONFUSABLE_RATE:
+    if domain.confusable[focus] and random() < 0.3:
         chosen.append(pick(random, domain.confusable[focus]))
     roll = random()
     num_wanted = 1 if roll < 0.4 else 2 if roll < 0.92 else 3

@@ -91,15 +91,11 @@ class BatchSampler:
                 skip -= num_steps
                 continue
             for batch in self.plan(epoch)[skip:]:
-                share = self._share(batch)
+                share = batch[self.rank :: self.world_size]
+                if self.family is not None:  # rows of a family are adjacent, so each process takes a stretch
+                    share = np.array_split(batch, self.world_size)[self.rank]
                 yield (share if len(share) else np.array([PADDING_ROW])), len(batch)
             skip = 0
-
-    def _share(self, batch: Batch) -> Batch:
-        """Returns this process's rows; rows of a family are adjacent, so each process then takes a stretch."""
-        if self.family is None:
-            return batch[self.rank :: self.world_size]
-        return np.array_split(batch, self.world_size)[self.rank]
 
 
 class Batches(Dataset):
@@ -137,11 +133,11 @@ class Batches(Dataset):
     def columns(self, rows: NDArray[np.int64]) -> Columns:
         """Returns the cached columns of some rows, grouped by subset (ascending rows keep their order)."""
         subset_of_row = np.searchsorted(self.starts, rows, side="right") - 1
-        return merge_rows([self._take(int(s), rows[subset_of_row == s]) for s in np.unique(subset_of_row)])
-
-    def _take(self, number: int, rows: NDArray[np.int64]) -> Columns:
-        subset = self.subsets[number]
-        return take_rows(subset.encoded.columns, subset.indices[rows - self.starts[number]])
+        parts = []
+        for number in np.unique(subset_of_row).tolist():
+            subset, wanted = self.subsets[number], rows[subset_of_row == number]
+            parts.append(take_rows(subset.encoded.columns, subset.indices[wanted - self.starts[number]]))
+        return merge_rows(parts)
 
 
 def collate_batch(

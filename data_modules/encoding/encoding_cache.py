@@ -28,7 +28,6 @@ from faithkit.words import VERSION as WORDS_VERSION
 
 RECORD, GROUP = "record", "group"
 KEYS = tuple(f"seen_{kind}" for kind in RowKeys._fields)
-FIXED_COLUMNS = (RECORD, GROUP, *KEYS)  # columns that the encoder does not make
 FIXED = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64())
 
 
@@ -80,7 +79,8 @@ def read_rows(path: Path) -> Rows:
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         table.validate()
-        columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in FIXED_COLUMNS}
+        made = [name for name in table.column_names if name not in (RECORD, GROUP, *KEYS)]  # by the encoder
+        columns = {name: _to_numpy(table[name]) for name in made}
         groups, records = _to_numpy(table[GROUP]), table[RECORD]
         keys = RowKeys(*(_to_numpy(table[name]) for name in KEYS))
         for chunk in records.chunks:

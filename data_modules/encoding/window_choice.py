@@ -15,7 +15,6 @@ from data_modules.encoding.ragged import Ragged, offsets_of
 from data_modules.encoding.tokens import Tokenizer
 
 PART = 32
-SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 Ints = NDArray[np.int64]
 Tokens = NDArray[np.int32]
 
@@ -33,7 +32,7 @@ class WindowChoice:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "WindowChoice":
         """Finds the tokens that end a sentence."""
-        ids = [tokenizer.convert_tokens_to_ids(mark) for mark in SENTENCE_ENDS]
+        ids = [tokenizer.convert_tokens_to_ids(mark) for mark in ".!?。！？"]
         return cls(np.array([one for one in ids if one not in (None, tokenizer.unk_token_id)], np.int32))
 
     def choose(

@@ -153,17 +153,14 @@ def are_distinct(one: str, other: str, label: str) -> bool:
     return not (first & second or keys[0] == initials[1] or keys[1] == initials[0])
 
 
-MAX_POOL_TEXTS = 2000  # knowledge texts that entities are collected from: more would take time and add little
-NUM_TRIES = 24  # draws of a replacement for one entity
-
 Pool = Mapping[Slot, Sequence[str]]  # possible replacements
 
 
 def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder) -> list[list[str]]:
     """Makes up to `num` texts for each example; none if the response has no entity that can be replaced."""
-    # Entities of the knowledge by slot; of many texts, those with the lowest hashes.
+    # Entities of the knowledge by slot; of many texts, the 2,000 with the lowest hashes: more would add little.
     every = sorted({e.knowledge for e in examples})
-    chosen = sorted(every, key=lambda text: hashlib.blake2b(f"{seed}:{text}".encode()).digest())[:MAX_POOL_TEXTS]
+    chosen = sorted(every, key=lambda text: hashlib.blake2b(f"{seed}:{text}".encode()).digest())[:2000]
     names: dict[Slot, set[str]] = defaultdict(set)
     for text, entities in zip(chosen, find(chosen), strict=True):
         for entity in entities:
@@ -210,7 +207,7 @@ def _swaps(
 
 def _draw_replacement(replaced: Mention, pool: Pool, own_words: str, random: Random) -> str | None:
     others = pool[replaced.slot]
-    for _ in range(NUM_TRIES):
+    for _ in range(24):
         other = random.choice(others)
         if are_distinct(replaced.text, other, replaced.slot.label) and _spaced_words(other) not in own_words:
             return other.lower() if replaced.text.islower() else other

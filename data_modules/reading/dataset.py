@@ -194,7 +194,12 @@ def read_examples(
         report.count("kept")
         yield example
     if not kept:
-        raise _nothing_left(source, split, report)
+        counts = ", ".join(f"{name} {count}" for name, count in report.counts.items()) or "no rows"
+        place, hint = source.path, "check that these are the right files, and the switches"
+        if report.rejects:
+            first = report.rejects[0]
+            place, hint = f"{first['file']}, line {first['line']}", f"first problem: {first['problem']}"
+        raise UserError(f"{source.name} has no usable example in split {split!r} ({counts})", place=place, hint=hint)
 
 
 def _with_unique_ids(source: Source, records: Records, report: ReadReport) -> Iterator[Example]:
@@ -220,15 +225,6 @@ def _with_unique_ids(source: Source, records: Records, report: ReadReport) -> It
 def _digest(example_id: str) -> bytes:
     # Digests instead of ids: a fifth of the memory on corpora with long ids.
     return hashlib.blake2b(example_id.encode(errors="surrogatepass"), digest_size=12).digest()
-
-
-def _nothing_left(source: Source, split: str, report: ReadReport) -> UserError:
-    counts = ", ".join(f"{name} {count}" for name, count in report.counts.items()) or "no rows"
-    problem = f"{source.name} has no usable example in split {split!r} ({counts})"
-    if not report.rejects:
-        return UserError(problem, place=source.path, hint="check that these are the right files, and the switches")
-    first = report.rejects[0]
-    return UserError(problem, place=f"{first['file']}, line {first['line']}", hint=f"first problem: {first['problem']}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,14 +31,10 @@ BYTE_ORDER_MARKS = {  # the longer ones first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF16_BE: "utf-16",
 }
 UTF_8 = "utf-8-sig"
-SAMPLE_BYTES = 4096  # from which the encoding is detected
-MIN_ZERO_SHARE = 4  # more than one zero byte in so many: no UTF-8 text, though a text may hold some
-SAMPLE_ROWS = 20  # from which the separator is detected
 BLOCK = 1 << 20
 QUOTE = '"'
 CELL = r'"[^"]*(?:""[^"]*)*"|[^"\t\n]*'
 ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*\r?\n?")  # as a writer that encloses cells writes it
-MAX_QUOTED_LINES = 1000  # a quote that is open for longer encloses no cell
 QUOTING = 'write a quote inside a quoted cell twice (""), and close every quoted cell'
 
 
@@ -107,11 +103,11 @@ def text_format(path: Path, encoding: str | None = None, keys: str = "data.") ->
 
 def _detect_encoding(path: Path, keys: str) -> str:
     with path.open("rb") as file:
-        begin = file.read(SAMPLE_BYTES)
+        begin = file.read(4096)
     for mark, name in BYTE_ORDER_MARKS.items():
         if begin.startswith(mark):
             return name
-    if begin.count(b"\0") * MIN_ZERO_SHARE > len(begin):
+    if begin.count(b"\0") * 4 > len(begin):
         problem = f"not UTF-8 text: a zero byte at offset {begin.find(0)}, and many more"
         hint = f"if it is UTF-16 without its mark: {keys}encoding=utf-16-le"
         raise UserError(problem, place=str(path), hint=hint)
@@ -124,7 +120,7 @@ def _detect_delimiter(path: Path, encoding: str) -> str:
     for delimiter in SEPARATORS:
         with path.open(encoding=encoding, errors="replace", newline="") as file:
             try:
-                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), SAMPLE_ROWS) if row]
+                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), 20) if row]
             except csv.Error:
                 continue
         # A broken row must not hide the separator: it is reported with its line when it is read.
@@ -205,6 +201,6 @@ def _collected(file: Iterable[str], lines: list[str]) -> Iterator[str]:
     """Yields the lines of a file, and adds each to `lines`, which is emptied after each row; ends in an endless row."""
     for line in file:
         lines.append(line)
-        if len(lines) > MAX_QUOTED_LINES:
+        if len(lines) > 1000:  # a quote that is open for longer encloses no cell
             return
         yield line

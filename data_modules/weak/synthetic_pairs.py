@@ -46,7 +46,6 @@ _ENDS = " .!?"
 _NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][\w'’.-]*(?: (?:of |the |and )?[A-Z][\w'’.-]*)*")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _VERB = re.compile(r"\b(is|are|was|were|has|have|can|may|will)\b")
-_PRONOUNS = ("it", "he", "she", "they", "there", "this")
 
 
 def replace_word(text: str, old: str, new: str) -> str:
@@ -242,9 +241,10 @@ def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
     subject = SUBJECT.match(text)
     if not subject:
         return None
+    pronouns = ("it", "he", "she", "they", "there", "this")
     for _ in range(4):
         other = SUBJECT.match(rng.choice(pool.sentences))
-        if other and other[1].lower() not in text.lower() and other[1].lower() not in _PRONOUNS:
+        if other and other[1].lower() not in text.lower() and other[1].lower() not in pronouns:
             return other[1] + text[subject.end(1) :]
     return None
 
@@ -290,7 +290,6 @@ _EDITS: dict[str, Callable[[str, Pool, random.Random], str | None]] = {
     "distortion": distort,
     "subject": swap_subject,
 }
-_MIN_WORDS = 5  # of a sentence that responses are made from
 
 
 class Pair(NamedTuple):
@@ -315,7 +314,7 @@ def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), see
     pool = Pool.of(documents, chat)
     for d, document in enumerate(documents):
         for s, knowledge in enumerate(document):
-            if len(knowledge.split()) < _MIN_WORDS:
+            if len(knowledge.split()) < 5:
                 continue
             rng = random.Random(f"{seed}|{d}|{s}")
             faithful = vary_spelling(add_opening(reword(extract(knowledge, rng), rng), rng), rng)

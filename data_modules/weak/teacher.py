@@ -81,7 +81,6 @@ FILLERS = word_set(
     "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard"
 )
 FIRST_PERSON = word_set("i me my myself mine we our us")
-_SUFFIXES = ("ing", "ed", "es", "s", "ly")
 _NEGATIONS = ("not", "never", "no")
 
 
@@ -131,7 +130,7 @@ def _content_stems(words: Sequence[str]) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    suffix = next((s for s in _SUFFIXES if word.endswith(s) and len(word) - len(s) >= 3), "")
+    suffix = next((s for s in ("ing", "ed", "es", "s", "ly") if word.endswith(s) and len(word) - len(s) >= 3), "")
     return word.removesuffix(suffix)
 
 

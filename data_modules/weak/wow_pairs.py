@@ -43,7 +43,6 @@ TYPES = {
     "max_words": Count,
     "seed": NonNegativeInt,
 }
-SURE = 0.9  # the teacher's probability above which a pair is easy: only a share of these is kept
 
 
 class WeakPair(NamedTuple):
@@ -165,7 +164,8 @@ class WeakWow(Source):
         pairs = list(distinct.values())
         probabilities = teacher.probabilities([(pair.knowledge, pair.response) for pair in pairs])
         for pair, probability in zip(pairs, probabilities, strict=True):
-            if probability > SURE and random.Random(f"{self.seed}|{pair.id}").random() >= self.easy_share:
+            # Beyond doubt for the teacher: only a share of such pairs is kept.
+            if probability > 0.9 and random.Random(f"{self.seed}|{pair.id}").random() >= self.easy_share:
                 report.count("dropped: easy")
             else:
                 report.count(f"natural: {pair.kind}")
@@ -176,7 +176,7 @@ class WeakWow(Source):
             for turn in self._allowed(examples, report):
                 yield WeakPair(f"{split}/{turn.id}", turn.knowledge, turn.response, "gold")
         answered = turns.get("test", ())  # the generations answer the test dialogues
-        allowed = {turn.id for turn in answered if not self.excluded.covers(turn)}
+        allowed = {turn.id for turn in answered if self.excluded.reason(turn) is None}
         for model, turn, response in read_generations(self._wow_folder(), answered, report):
             if turn.id in allowed:
                 yield WeakPair(f"test/{turn.id}/{model}", turn.knowledge, response, model)

@@ -39,7 +39,6 @@ def wow_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str,
 
 
 NOTHING = "no_passages_used"
-_UNUSED_EVERY = 11  # one wizard turn in this many used no passage
 
 
 def parlai_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
@@ -54,7 +53,7 @@ def parlai_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[s
             if not (wizard_first and place == 0):
                 turns.append({"speaker": names[0], "text": exchange.history[-1].text})
             roll = number * 5 + place
-            unused = roll % _UNUSED_EVERY == 0
+            unused = roll % 11 == 0
             reply = exchange.shown_reply(generic=unused)
             if unused:  # the published files have both forms
                 sentence = {NOTHING: NOTHING} if roll % 2 else {}
@@ -64,15 +63,7 @@ def parlai_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[s
         yield {"chosen_topic": topic, "dialog": turns}
 
 
-CMU_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
-TOPICAL_SPLITS = {
-    "train": ("train",),
-    "validation": ("valid_freq", "valid_rare"),
-    "test": ("test_freq", "test_rare"),
-}
 NUM_SECTIONS = 4
-_BOTH_EVERY = 4  # in one conversation of this many both people saw the document
-_PERSONAL_EVERY = 9  # one turn in this many names no section
 
 
 def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
@@ -106,10 +97,11 @@ def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
                 messages += [{"docIdx": _section(place), "text": text, "uid": user} for user, text in said.items()]
             conversation = {
                 "history": messages,
-                "whoSawDoc": ["user1", "user2"] if number % _BOTH_EVERY == 0 else ["user2"],
+                "whoSawDoc": ["user1", "user2"] if number % 4 == 0 else ["user2"],
                 "wikiDocumentIdx": document_number,
             }
-            write_json_object(folder / "Conversations" / CMU_SPLITS[split] / f"{name}.json", conversation)
+            place_of_split = folder / "Conversations" / ("valid" if split == "validation" else split)
+            write_json_object(place_of_split / f"{name}.json", conversation)
             document_number += 1
     return folder
 
@@ -121,7 +113,8 @@ def _section(place: int) -> int:
 def write_topical_chat(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes Topical-Chat: all five files with their reading sets; `num_rows` counts exchanges."""
     for split, size in sizes(num_rows).items():
-        for name, start in zip(TOPICAL_SPLITS[split], (0, PART), strict=False):
+        names = {"train": ["train"], "validation": ["valid_freq", "valid_rare"], "test": ["test_freq", "test_rare"]}
+        for name, start in zip(names[split], (0, PART), strict=False):
             talks = dict(_talks(split, size, seed, start))
             write_json_object(folder / "conversations" / f"{name}.json", {k: talk for k, (talk, _) in talks.items()})
             built = folder / "reading_sets" / "post-build" / f"{name}.json"
@@ -135,10 +128,12 @@ def _talks(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, 
         turns = []
         for place, exchange in enumerate(exchanges):
             sections = [f"FS{place % 3 + 1}", "Personal Knowledge"]
-            if (number + place) % _PERSONAL_EVERY == 0:
+            if (number + place) % 9 == 0:
                 sections = sections[1:]
-            turns.append(_turn("agent_1", exchange.history[-1].text, ["Personal Knowledge"]))
-            turns.append(_turn("agent_2", exchange.shown_reply(generic=False).text, sections))
+            said = ("agent_1", exchange.history[-1].text, ["Personal Knowledge"])
+            answered = ("agent_2", exchange.shown_reply(generic=False).text, sections)
+            for agent, message, named in (said, answered):
+                turns.append({"message": message, "agent": agent, "knowledge_source": named})
         reading = {}
         for i in range(3):
             about = exchanges[i::3]
@@ -147,7 +142,3 @@ def _talks(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, 
                 "fun_facts": [" ".join(exchange.sentences) for exchange in about[1:]],
             }
         yield name, ({"content": turns}, {"agent_1": reading, "agent_2": reading, "article": {"url": None}})
-
-
-def _turn(agent: str, message: str, sections: list[str]) -> dict[str, Any]:
-    return {"message": message, "agent": agent, "knowledge_source": sections}

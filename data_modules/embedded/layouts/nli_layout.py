@@ -12,20 +12,17 @@ GENRES = (
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
 
-_QUOTED_EVERY = 60  # one premise in this many begins with a quoted word
-_UNSURE_EVERY = 40  # one pair in this many has no label that most annotators agreed on
-
 
 def conjnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, str, str]]:
     for index, exchange in turns(split, size, seed, start):
         premise, hypothesis, label = nli_pair(exchange)
         # Cells begin with quotation marks that quote no cell, as those of 245 rows of the release.
-        yield re.sub(r"^(\w+)", r'"\1"', premise) if index % _QUOTED_EVERY == 3 else premise, hypothesis, label
+        yield re.sub(r"^(\w+)", r'"\1"', premise) if index % 60 == 3 else premise, hypothesis, label
 
 
 def _gold_label(label: str, index: int, split: str) -> str:
     """Returns `-` where no label has three of five votes; a training pair has one vote."""
-    return "-" if split != "train" and index % _UNSURE_EVERY == 7 else label
+    return "-" if split != "train" and index % 40 == 7 else label
 
 
 def mnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
@@ -54,7 +51,6 @@ def snli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str
 
 
 DNLI_LABELS = {"entailment": "positive", "neutral": "neutral", "contradiction": "negative"}
-DNLI_TYPES = {"positive": "matchingtriple_up", "neutral": "miscutterance_up", "negative": "e2swap_up"}
 CONTRADICTIONS = ("contradiction", "entity_swap", "number_swap")
 
 
@@ -64,6 +60,7 @@ def _spaced(text: str) -> str:
 
 def dnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
     """Makes DialogueNLI's rows: lower-case, spaced sentences."""
+    types = {"positive": "matchingtriple_up", "neutral": "miscutterance_up", "negative": "e2swap_up"}
     for index, exchange in turns(split, size, seed, start):
         premise, hypothesis, nli = nli_pair(exchange)
         label = DNLI_LABELS[nli]
@@ -71,7 +68,7 @@ def dnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str
             "label": label,
             "sentence1": _spaced(premise),
             "sentence2": _spaced(hypothesis),
-            "dtype": DNLI_TYPES[label],
+            "dtype": types[label],
             "id": f"dialogue_nli_{'dev' if split == 'validation' else split}_{index}",
         }
 

@@ -18,13 +18,11 @@ from data_modules.embedded.domains import DOMAINS, knowledge_wording
 from data_modules.embedded.facts import DialogueState, Fact, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.hallucinate import added_clause, true_clause, wrong_clause
 from data_modules.embedded.layouts.common import SPLITS, NumRows, sizes, write_csv, write_json_object
-from data_modules.embedded.phrasing import PERSONAL, Clause, Mark, Plan, Random01, draw_plan, pick, word, write_reply
+from data_modules.embedded.phrasing import PERSONAL, Clause, Plan, Random01, draw_plan, pick, word, write_reply
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED
 
 MODELS = {"chat-small": 0.25, "chat-medium": 0.15, "chat-large": 0.08}  # rates of hallucinated sentences
-ONE_WRONG_RATE = 0.7  # of hallucinated sentences with two clauses, those with one wrong
-IMPLICIT_RATE = 0.2  # of additions, those annotated as true, though the source does not state them
 
 
 class MarkedSpan(NamedTuple):
@@ -136,7 +134,8 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     claim, harmless = pick(random, PERSONAL)
     clauses = [true_clause(random, state, fact, h.QUOTED) for fact in facts]
     remark = Clause(harmless) if random() < REMARK_RATE / 3 else None
-    targets: Sequence[int] = range(len(facts)) if random() > ONE_WRONG_RATE else (int(random() * len(facts)),)
+    # Of two clauses mostly one is wrong.
+    targets: Sequence[int] = range(len(facts)) if random() > 0.7 else (int(random() * len(facts)),)
     severities, due_to_null = {}, set()
     if kind == h.SUBJECTIVE:
         remark = Clause(claim, 0, len(claim), kind)
@@ -153,16 +152,13 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     text, marks = write_reply(plan, clauses, remark)
     # The marks are those of the wrong clauses, in order, and then that of a subjective remark.
     wrong = [*(i for i, clause in enumerate(clauses) if clause.end), len(clauses)]
-    return text, [
-        _annotate(random, mark, severities.get(i, "subtle"), i in due_to_null)
-        for mark, i in zip(marks, wrong, strict=False)
-    ]
-
-
-def _annotate(random: Random01, mark: Mark, severity: str, due_to_null: bool) -> MarkedSpan:
-    start, end, kind = mark
-    implicit_true = random() < IMPLICIT_RATE and kind == h.ADDITION and not due_to_null
-    return MarkedSpan(start, end, kind, severity, implicit_true, due_to_null)
+    found = []
+    for (start, end, marked_kind), i in zip(marks, wrong, strict=False):
+        # Some additions are annotated as true, though the source does not state them.
+        implicit_true = random() < 0.2 and marked_kind == h.ADDITION and i not in due_to_null
+        severity = severities.get(i, "subtle")
+        found.append(MarkedSpan(start, end, marked_kind, severity, implicit_true, i in due_to_null))
+    return text, found
 
 
 LABELS = {
