@@ -66,9 +66,31 @@ def read_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:
 
 def read_places(row: Row, turns: Sequence[SpokenTurn], report: ReadReport) -> list[Place]:
     """Returns the places that `index` names, by round."""
-    rounds = {turn.round for turn in turns}
-    places = []
-    for number, spelt in _items(row, report):
+    rounds, places = {turn.round for turn in turns}, []
+    given: Any = row.values.get("index")
+    items: Any = given
+    if isinstance(given, str):
+        try:
+            items = json.loads(given) if given.strip() else []
+        except (ValueError, RecursionError) as error:
+            items = [[int(number), spelt.strip()] for number, spelt in _ITEM.findall(given)]
+            if not items:
+                raise _bad_index(given) from error
+            report.count("repaired: an index that is not JSON")
+    if items is not None and not isinstance(items, list):
+        raise _bad_index(given)
+    if items and len(items) == 2 and not isinstance(items[0], list):
+        report.count("repaired: an index of one place, not in a list")
+        items = [items]
+    for item in items or ():
+        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
+            raise _bad_index(given)
+        number, spelt = item
+        if isinstance(number, str) and (as_text := _NUMBER.fullmatch(number)):
+            report.count("repaired: a turn's number given as text")
+            number = int(as_text[1])
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise _bad_index(number)
         letters = _LETTERS.sub("", spelt.lower())
         if letters not in _BY_LETTERS:
             near = get_close_matches(letters, _BY_LETTERS, 1, cutoff=0.75)
@@ -84,37 +106,6 @@ def read_places(row: Row, turns: Sequence[SpokenTurn], report: ReadReport) -> li
         else:
             report.count("repaired: a place without such a turn, left out")
     return sorted(places, key=lambda place: place.round)
-
-
-def _items(row: Row, report: ReadReport) -> Iterator[tuple[int, str]]:
-    value: Any = row.values.get("index")
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.strip() else []
-        except (ValueError, RecursionError) as error:
-            found = [(int(number), spelt.strip()) for number, spelt in _ITEM.findall(value)]
-            if not found:
-                raise _bad_index(value) from error
-            report.count("repaired: an index that is not JSON")
-            yield from found
-            return
-    if value is None:
-        return
-    if not isinstance(value, list):
-        raise _bad_index(row.values.get("index"))
-    if len(value) == 2 and not isinstance(value[0], list):
-        report.count("repaired: an index of one place, not in a list")
-        value = [value]
-    for item in value:
-        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
-            raise _bad_index(row.values.get("index"))
-        number, spelt = item
-        if isinstance(number, str) and (as_text := _NUMBER.fullmatch(number)):
-            report.count("repaired: a turn's number given as text")
-            number = int(as_text[1])
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise _bad_index(number)
-        yield number, spelt
 
 
 def _bad_index(value: object) -> BadRow:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.domains import DOMAINS, Domain, Slot
 from data_modules.embedded.facts import DialogueState, draw_facts, draw_unknown_relation, write_sentences
-from data_modules.embedded.hallucinate import Fact, judgement, true_clause, wrong_clauses
+from data_modules.embedded.hallucinate import Fact, added_clause, judgement, true_clause, wrong_clause
 from data_modules.embedded.phrasing import (
     GENERIC,
     GREETINGS,
@@ -192,9 +192,17 @@ def _hallucinated_reply(
         main, relations = stated.index(outline.main), state.domain.relations
         closed = [not isinstance(relations[fact.relation].values, Slot) for fact in stated]
         targets = [i for i, is_closed in enumerate(closed) if i == main or (both and is_closed)]
-        wrong, severity = wrong_clauses(
-            random, state, kind, outline.facts, stated, clauses, targets, unknown, h.REWORDED
-        )
+        wrong, severities = list(clauses), set()
+        for i in targets:
+            if kind == h.ADDITION:
+                wrong[i] = added_clause(random, state, unknown, h.REWORDED)
+                known = [*outline.facts, Fact(unknown, None, "")]
+                unknown = draw_unknown_relation(random, state.domain, known, closed=True)
+            else:
+                wrong[i], severity = wrong_clause(random, state, stated[i], outline.facts, h.REWORDED)
+                severities.add(severity)
+        # A wrong clause is easily missed next to a correct one.
+        severity = "subtle" if "subtle" in severities or len(targets) < len(stated) else "evident"
     text, marks = write_reply(outline.plan, wrong, remark)
     is_partly_true = len(wrong) > len(marks) or kind == h.SUBJECTIVE
     tags = ("Hallucination", "Entailment") if is_partly_true else ("Hallucination",)

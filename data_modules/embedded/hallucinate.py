@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from data_modules.embedded.domains import PERSON, PLACE, Domain, Relation, Slot, draw_value, reply_wording
-from data_modules.embedded.facts import DialogueState, Fact, draw_unknown_relation
+from data_modules.embedded.facts import DialogueState, Fact
 from data_modules.embedded.phrasing import Clause, Random01, pick
 
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
@@ -153,37 +153,3 @@ def added_clause(random: Random01, state: DialogueState, relation: int, wording:
     described = state.domain.relations[relation]
     text = reply_clause(random, described, draw_value(random, described.values, state.split), wording).text
     return Clause(text, 0, len(text), ADDITION)
-
-
-def wrong_clauses(
-    random: Random01,
-    state: DialogueState,
-    kind: str,
-    facts: list[Fact],
-    stated: list[Fact],
-    clauses: Sequence[Clause],
-    targets: Sequence[int],
-    unknown: int,
-    wording: Wording,
-) -> tuple[list[Clause], str]:
-    """Makes some clauses of a reply wrong, and returns all of them with the severity of the whole.
-
-    Args:
-        kind: The kind of hallucination.
-        facts: All facts of the knowledge.
-        stated: The facts that the faithful reply states, in the order of its clauses.
-        clauses: The faithful reply's clauses.
-        targets: The indices of those to be made wrong.
-        unknown: A relation that the knowledge does not mention: the first addition is about it.
-    """
-    wrong, severities = list(clauses), set()
-    for i in targets:
-        if kind == ADDITION:
-            wrong[i] = added_clause(random, state, unknown, wording)
-            unknown = draw_unknown_relation(random, state.domain, [*facts, Fact(unknown, None, "")], closed=True)
-        else:
-            wrong[i], severity = wrong_clause(random, state, stated[i], facts, wording)
-            severities.add(severity)
-    # A wrong clause is easily missed next to a correct one.
-    subtle = "subtle" in severities or len(targets) < len(stated)
-    return wrong, "subtle" if subtle else "evident"

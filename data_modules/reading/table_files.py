@@ -62,13 +62,18 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
         UserError: The file is missing, empty, broken, of another kind or of another encoding.
     """
     if isinstance(table, ShardFile):
-        return _read_shard(table, report, encoding, start)
+        with table.opened() as path:
+            for row in read_table(path, report, encoding, start):
+                yield replace(row, file=str(table))
+        return
     if not isinstance(table, Path):
-        return table.rows()
+        yield from table.rows()
+        return
     if start and table.suffix == ".parquet":
         # Parquet has no lines: the line is the row's number, and `read_rows` would count only the rows read here.
-        rows = read_rows(table, report, partial(parse_parquet, start=start))
-        return (replace(row, number=row.line - 1) for row in rows)
+        for row in read_rows(table, report, partial(parse_parquet, start=start)):
+            yield replace(row, number=row.line - 1)
+        return
     parse_text = partial(_parse_text, encoding=encoding, keys=report.keys)
     parsers: dict[str, Parser] = {
         **dict.fromkeys((".csv", ".tsv", ".txt"), parse_text),
@@ -76,13 +81,7 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
         XLSX: parse_xlsx,
         **dict.fromkeys((".jsonl", ".json"), parse_json),
     }
-    return read_rows(table, report, parsers.get(table.suffix))
-
-
-def _read_shard(table: ShardFile, report: ReadReport, encoding: str | None, start: int) -> Iterator[Row]:
-    with table.opened() as path:
-        for row in read_table(path, report, encoding, start):
-            yield replace(row, file=str(table))
+    yield from read_rows(table, report, parsers.get(table.suffix))
 
 
 def text_format(path: Path, encoding: str | None = None, keys: str = "data.") -> TextFormat:
@@ -136,7 +135,7 @@ def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Pars
     try:
         if path.suffix == ".csv":
             yield from parse_csv(path, delimiter=form.delimiter, encoding=form.encoding, hint=QUOTING)
-        elif _has_quotes(path) and _quotes_enclose_cells(path, form.encoding):
+        elif _quotes_enclose_cells(path, form.encoding):
             yield from parse_csv(path, delimiter="\t", encoding=form.encoding, newline="\n", hint=QUOTING)
         else:
             yield from parse_tsv(path, encoding=form.encoding)
@@ -152,17 +151,15 @@ def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Pars
         raise UserError(problem, place=f"{path}, line {line}", hint=hint) from error
 
 
-def _has_quotes(path: Path) -> bool:
-    with path.open("rb") as file:
-        return any(b'"' in block for block in iter(partial(file.read, BLOCK), b""))
-
-
 def _quotes_enclose_cells(path: Path, encoding: str) -> bool:
     """Decides whether the quotes of a TSV enclose cells, or are ordinary characters.
 
     Raises:
         UserError: Each row can be read both ways.
     """
+    with path.open("rb") as raw:
+        if not any(b'"' in block for block in iter(partial(raw.read, BLOCK), b"")):
+            return False
     width, unclear = 0, ""
     lines: list[str] = []  # of the row that is being read
     with path.open(encoding=encoding, newline="\n") as file:

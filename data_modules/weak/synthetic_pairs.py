@@ -85,23 +85,12 @@ def extract(knowledge: str, rng: random.Random) -> str:
     cuts = [cut for cut in cuts if cut >= 18 and len(body[:cut].split()) >= 4]
     if roll < 0.65 and cuts:
         body = body[: rng.choice(cuts)]
-    elif roll < 0.75:
-        body = _without_clause(body, rng)
-    return _with_pronoun(body, knowledge) if rng.random() < 0.55 else body
-
-
-def _without_clause(body: str, rng: random.Random) -> str:
-    parts = clauses(body)
-    if len(parts) < 3:
-        return body
-    body = body.replace(parts[rng.randrange(1, len(parts))], "", 1)
-    return re.sub(r"\s+", " ", re.sub(r"\s*,\s*(?:,\s*)+", ", ", body)).strip(" ,;")
-
-
-def _with_pronoun(body: str, knowledge: str) -> str:
-    found = SUBJECT.match(body)
+    elif roll < 0.75 and len(parts := clauses(body)) > 2:
+        body = body.replace(parts[rng.randrange(1, len(parts))], "", 1)
+        body = re.sub(r"\s+", " ", re.sub(r"\s*,\s*(?:,\s*)+", ", ", body)).strip(" ,;")
+    found = SUBJECT.match(body) if rng.random() < 0.55 else None
     if not found or found[1].split()[0].lower() in _NO_SUBJECTS:
-        return body
+        return body  # otherwise a pronoun takes the place of the subject
     person = _PERSON.search(knowledge[:160]) and not found[1].lower().startswith(("the ", "a "))
     pronoun = "they" if found[2] in ("are", "were", "have") else "he" if person else "it"
     return pronoun + body[found.end(1) :]
