@@ -170,6 +170,7 @@ class DataModule(pl.LightningDataModule):
         weights = [subset.weight if shuffle else 1.0 for subset in batches.subsets]
         rows = [np.arange(low, high) for low, high in zip(batches.starts[:-1], batches.starts[1:], strict=True)]
         options, world_size = self.options, self.trainer.world_size if self.trainer else 1
+        has_second = all("second_length" in subset.encoded.columns for subset in batches.subsets)
         return BatchSampler(
             batches.lengths(),
             [Part(r, w) for r, w in zip(rows, weights, strict=True)],
@@ -180,8 +181,8 @@ class DataModule(pl.LightningDataModule):
             seed=options.seed,
             rank=self.trainer.global_rank if self.trainer else 0,
             world_size=world_size,
-            second=batches.second_lengths(),
-            family=batches.families(),
+            second=batches.lengths("second_length") if has_second else None,
+            family=batches.lengths("family") if self.encoder.shares_beginnings else None,
         )
 
     def _loader(self, batches: "Batches | Stream", sampler: BatchSampler | None) -> DataLoader:

@@ -88,14 +88,6 @@ def overlap_f1(one: str, other: str) -> float:
     return 2 * (first & second).total() / num_words if num_words else 0.0
 
 
-def reading_set_files(conversations: Path) -> list[Path]:
-    """Returns the files of reading sets that belong to a file of conversations."""
-    root = conversations.parent.parent
-    if (built := root / BUILT / conversations.name).is_file():
-        return [built]
-    return [file for file in (root / UNBUILT / conversations.name, root / WIKI) if file.is_file()]
-
-
 @lru_cache(maxsize=2)
 def _read(files: tuple[tuple[Path, int], ...]) -> ReadingSets:
     sets, *wiki = (_read_json(file) for file, _ in files)
@@ -157,14 +149,17 @@ class TopicalChat(ConversationSource):
         check_value("min_overlap", self.min_overlap, Share)
 
     def companions(self, file: Path) -> list[Path]:
-        """Returns the reading sets."""
-        return reading_set_files(file)
+        """Returns the reading sets that belong to a file of conversations."""
+        root = file.parent.parent
+        if (built := root / BUILT / file.name).is_file():
+            return [built]
+        return [sets for sets in (root / UNBUILT / file.name, root / WIKI) if sets.is_file()]
 
     def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if not all(isinstance(values, Mapping) and "content" in values for values in row.values.values()):
             row.layout(LAYOUTS)  # raises BadRow with the fields that were looked for
         talks = Path(row.file)
-        files = reading_set_files(talks)
+        files = self.companions(talks)
         if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
             wanted = talks.parent.parent / BUILT / talks.name
             raise UserError("the conversations have no reading sets", place=str(wanted), hint=BUILD)

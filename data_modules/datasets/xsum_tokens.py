@@ -76,32 +76,25 @@ def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """
     places, end = [], 0
     for number, token in enumerate(tokens):
-        start = end
-        while start < len(text) and text[start].isspace():
-            start += 1
-        found = _match(text, start, token)
-        if found is None or found == start:
+        while end < len(text) and text[end].isspace():
+            end += 1
+        start, inside = end, 0
+        while inside < len(token):
+            if text[end : end + 1] == token[inside]:
+                end, inside = end + 1, inside + 1
+            elif _escapes(text, end):
+                end += 1
+            elif _escapes(token, inside):
+                inside += 1
+            else:
+                break
+        if inside < len(token) or end == start:
             goes_on = shorten(text[start : start + 40])
             raise BadRow(f"field 'tokens[{number}]' is {shorten(token)}, but the summary goes on with {goes_on}")
-        places.append((start, end := found))
+        places.append((start, end))
     if rest := text[end:].strip():
         raise BadRow(f"field 'tokens' ends before the summary does: {shorten(rest[:40])} is left")
     return places
-
-
-def _match(text: str, place: int, token: str) -> int | None:
-    """Returns the end of the token in the text if it is at `place`, else None."""
-    inside = 0
-    while inside < len(token):
-        if text[place : place + 1] == token[inside]:
-            place, inside = place + 1, inside + 1
-        elif _escapes(text, place):
-            place += 1
-        elif _escapes(token, inside):
-            inside += 1
-        else:
-            return None
-    return place
 
 
 def _escapes(text: str, place: int) -> bool:

@@ -3,7 +3,7 @@
 The wordings are in `domains.txt` and `values.txt`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -125,18 +125,15 @@ def _wordings(text: str) -> tuple[str, ...]:
     return tuple(" ".join(part.split()) for part in text.split("|"))
 
 
-def _read_values() -> dict[str, tuple[Value, ...]]:
-    return {
-        name: tuple(Value(*map(_wordings, line.split(">"))) for line in lines)
-        for name, lines in read_sections(Path(__file__).with_name("values.txt"))
-    }
-
-
 def _templates(text: str) -> tuple[Template, ...]:
     return tuple(Template(*part.split("{}")) for part in _wordings(text))
 
 
-def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
+def _read_domains() -> Iterator[Domain]:
+    values = {
+        name: tuple(Value(*map(_wordings, line.split(">"))) for line in lines)
+        for name, lines in read_sections(Path(__file__).with_name("values.txt"))
+    }
     for title, lines in read_sections(Path(__file__).with_name("domains.txt")):
         relations: list[Relation] = []
         rows = iter(lines)
@@ -163,4 +160,4 @@ def _is_close(value: object, other: object) -> bool:
     return value == other
 
 
-DOMAINS = tuple(_read_domains(_read_values()))
+DOMAINS = tuple(_read_domains())

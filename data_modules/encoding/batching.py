@@ -6,6 +6,7 @@ neither the batches nor, with the loss averaged over the whole batch, the gradie
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,19 +106,9 @@ class Batches(Dataset):
         self.subsets, self.encoder = list(subsets), encoder
         self.starts = np.cumsum([0] + [len(subset) for subset in self.subsets])
 
-    def lengths(self, column: str = "length") -> NDArray[np.int32]:
+    def lengths(self, column: str = "length") -> NDArray[Any]:
+        """Returns a column of numbers of all examples."""
         return np.concatenate([np.asarray(s.encoded.columns[column])[s.indices] for s in self.subsets])
-
-    def second_lengths(self) -> NDArray[np.int32] | None:
-        """Returns the lengths of the second sequences if every example has one, else None."""
-        every = all("second_length" in s.encoded.columns for s in self.subsets)
-        return self.lengths("second_length") if every else None
-
-    def families(self) -> NDArray[np.uint64] | None:
-        """Returns the families of the examples if the encoder reads a common beginning once, else None."""
-        if not self.encoder.shares_beginnings:
-            return None
-        return np.concatenate([np.asarray(s.encoded.columns["family"])[s.indices] for s in self.subsets])
 
     def __len__(self) -> int:
         return int(self.starts[-1])

@@ -11,7 +11,7 @@ A batch lies flat: in `input_ids`, padded or packed, every window is a stretch o
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ class SpanEncoder(Encoder):
             context that share most tokens with it (`data_modules.encoding.window_choice`). None reads all.
     """
 
+    numbers_passages: ClassVar[bool] = True
     tokenizer: Tokenizer
     max_length: int
     packed: bool = False
@@ -54,10 +55,6 @@ class SpanEncoder(Encoder):
             raise UserError(f"model.max_length is {self.max_length}", hint="use at least 64")
         if self.max_windows is not None and self.max_windows < 1:
             raise UserError(f"model.max_windows is {self.max_windows}", hint="use 1 or more, or null for all")
-
-    @property
-    def numbers_passages(self) -> bool:
-        return True
 
     def fingerprint(self) -> str:
         return f"span parts:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"

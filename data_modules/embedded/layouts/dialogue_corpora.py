@@ -72,9 +72,10 @@ def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     for split, size in sizes(num_rows).items():
         for number, exchanges in dialogues(split, size, seed):
             name = hashlib.sha1(f"{seed}:{split}:{number}".encode()).hexdigest()
+            shown = [min(place, NUM_SECTIONS - 1) for place in range(len(exchanges))]  # the section of each exchange
             texts = ["" for _ in range(NUM_SECTIONS)]
-            for place, exchange in enumerate(exchanges):
-                texts[_section(place)] = " ".join([texts[_section(place)], *exchange.sentences]).strip()
+            for section, exchange in zip(shown, exchanges, strict=True):
+                texts[section] = " ".join([texts[section], *exchange.sentences]).strip()
             first = {
                 "cast": [],
                 "critical_response": [],
@@ -92,9 +93,9 @@ def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
             }
             write_json_object(folder / "WikiData" / f"{split}_{number}.json", document)
             messages = []
-            for place, exchange in enumerate(exchanges):
+            for section, exchange in zip(shown, exchanges, strict=True):
                 said = {"user1": exchange.history[-1].text, "user2": exchange.shown_reply(generic=False).text}
-                messages += [{"docIdx": _section(place), "text": text, "uid": user} for user, text in said.items()]
+                messages += [{"docIdx": section, "text": text, "uid": user} for user, text in said.items()]
             conversation = {
                 "history": messages,
                 "whoSawDoc": ["user1", "user2"] if number % 4 == 0 else ["user2"],
@@ -104,10 +105,6 @@ def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
             write_json_object(place_of_split / f"{name}.json", conversation)
             document_number += 1
     return folder
-
-
-def _section(place: int) -> int:
-    return min(place, NUM_SECTIONS - 1)
 
 
 def write_topical_chat(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:

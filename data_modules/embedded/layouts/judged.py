@@ -18,13 +18,8 @@ from data_modules.embedded.layouts.common import (
     write_json,
 )
 from data_modules.embedded.layouts.nli_layout import CONTRADICTIONS
-from data_modules.reading.fields import SPEAKER_MARKS
+from data_modules.reading.dialogues import write_history
 from faithkit.files.jsonl import write_jsonl
-
-
-def transcript(exchange: Exchange) -> str:
-    """Writes the history of a turn as one text."""
-    return " ".join(f"{SPEAKER_MARKS[turn.speaker]}: {turn.text}" for turn in exchange.history)
 
 
 def write_halludial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
@@ -58,7 +53,7 @@ def _rows(scenario: str, split: str, size: int, seed: int, first: int) -> Iterat
                 yield {
                     "dialogue_id": first + place,
                     "knowledge": " ".join(exchange.sentences),
-                    "dialogue_history": transcript(exchange),
+                    "dialogue_history": write_history(exchange.history, " "),
                     "turn": turn,
                     "response": reply.text,
                     "target": "No." if is_known else f"{verdict}. {reason[0].upper()}{reason[1:]}",
@@ -167,7 +162,7 @@ def _dialogue(split: str, size: int, seed: int, start: int) -> Iterator[dict[str
     for _, exchange in turns(split, size, seed, start):
         yield {
             "knowledge": " ".join(exchange.sentences),
-            "dialogue_history": transcript(exchange),
+            "dialogue_history": write_history(exchange.history, " "),
             "right_response": exchange.faithful.text,
             "hallucinated_response": exchange.hallucinated.text,
         }
