@@ -51,7 +51,7 @@ class SpanEncoder(Encoder):
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", PairTemplate.of(self.tokenizer))
         object.__setattr__(self, "choice", WindowChoice.of(self.tokenizer))
-        if self.max_length < self._num_special(True) + 32:
+        if self.max_length < self.template.num_special + len(self.template.middle) + 32:
             raise UserError(f"model.max_length is {self.max_length}", hint="use at least 64")
         if self.max_windows is not None and self.max_windows < 1:
             raise UserError(f"model.max_windows is {self.max_windows}", hint="use 1 or more, or null for all")
@@ -98,20 +98,23 @@ class SpanEncoder(Encoder):
         ids, offsets = tokenize_with_offsets(self.tokenizer, answers)
         extents = [visible_extents(text, each) for text, each in zip(answers, offsets, strict=True)]
         where = offsets_of(ids.lengths)
-        start, end = ([extent[side] for extent in extents] for side in (0, 1))
+        nothing = np.zeros(0, np.int64)
+        start, end = (np.concatenate([nothing, *(extent[side] for extent in extents)]) for side in (0, 1))
         return {
             "question": tokenize(self.tokenizer, questions),
             "context": tokenize(self.tokenizer, contexts),
             "answer": ids,
-            "start": Ragged(_flat(start), where),
-            "end": Ragged(_flat(end), where),
+            "start": Ragged(start.astype(np.int32), where),
+            "end": Ragged(end.astype(np.int32), where),
         }
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
         """Returns the windows of some rows, row by row; of each row those of the answer's first part come first."""
         question, context, answer = (columns[name].lengths for name in ("question", "context", "answer"))
         asked = np.minimum(question, self.max_length // 4)
-        room = self.max_length - np.where(asked > 0, self._num_special(True), self._num_special(False)) - asked
+        # A question is a text more, so it brings the tokens between two texts once more.
+        special = self.template.num_special + np.where(asked > 0, len(self.template.middle), 0)
+        room = self.max_length - special - asked
         answer_count, answer_step, answer_size = _cut(answer, room // 2)
         context_count, context_step, context_size = _cut(context, room - answer_size)
         count = answer_count * context_count
@@ -120,10 +123,7 @@ class SpanEncoder(Encoder):
         # The last window ends with its text.
         answer_start = np.minimum(part * answer_step[row], (answer - answer_size)[row])
         context_start = np.minimum(piece * context_step[row], (context - context_size)[row])
-        found = Windows(
-            row, asked[row], context_start, context_size[row], answer_start, answer_size[row],
-            np.where(asked > 0, self._num_special(True), self._num_special(False))[row],
-        )  # fmt: skip
+        found = Windows(row, asked[row], context_start, context_size[row], answer_start, answer_size[row], special[row])
         if self.max_windows is None or not (context_count > self.max_windows).any():
             return found
         sizes = np.repeat(context_count, answer_count)
@@ -201,9 +201,6 @@ class SpanEncoder(Encoder):
             batch["token_type_ids"] = second.astype(np.int64)
         return batch
 
-    def _num_special(self, asked: bool) -> int:
-        return self.template.num_special + (len(self.template.middle) if asked else 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -230,10 +227,6 @@ class Windows:
         shown = None if self.shown is None else self.shown.take(chosen)
         kept = {name: getattr(self, name)[chosen] for name in self.__slots__ if name != "shown"}
         return Windows(**kept, shown=shown)
-
-
-def _flat(rows: Sequence[Ints]) -> NDArray[np.int32]:
-    return np.concatenate(rows).astype(np.int32) if rows else np.zeros(0, np.int32)
 
 
 def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:

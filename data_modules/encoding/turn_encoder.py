@@ -143,11 +143,15 @@ class TurnEncoder(Encoder):
         behind = [self.tokenizer.eos_token_id if layout.kind == SEQ2SEQ else self.ids[WIZARD]]
         fixed = knowledge.lengths + len(layout.control) + len(before) + len(behind)
         if layout.kind == SEQ2SEQ:
-            self._check(examples, np.maximum(fixed, response))
-            room = layout.max_length - fixed
+            what, needed, room = "knowledge", np.maximum(fixed, response), layout.max_length - fixed
         else:
-            self._check(examples, fixed + response)
+            what, needed = "knowledge and response", fixed + response
             room = layout.max_length - fixed - np.maximum(response, layout.max_response_length)
+        if needed.max(initial=0) > layout.max_length:
+            worst = int(needed.argmax())
+            problem = f"example {examples[worst].id}: {what} alone take {needed[worst]} tokens"
+            hint = f"set {self.limit}={needed[worst]} or more (it is {layout.max_length})"
+            raise UserError(problem, place=f"{examples[worst].source}/{examples[worst].split}", hint=hint)
         # The turns of each row that fit, each led by its speaker's marker.
         histories = [self._turns(example) for example in examples]
         num_turns = np.array([len(history) for history in histories], np.int64)
@@ -164,14 +168,6 @@ class TurnEncoder(Encoder):
         led = join_rows([Ragged(np.array(markers, np.int32)[stays], np.arange(len(stays) + 1)), texts])
         history = Ragged(led.values, led.offsets[offsets_of(np.bincount(row[stays], minlength=len(examples)))])
         return join_rows([constant_rows(before, count), knowledge, history, constant_rows(behind, count)])
-
-    def _check(self, examples: Sequence[Example], needed: Ints) -> None:
-        if needed.max(initial=0) > self.layout.max_length:
-            worst = int(needed.argmax())
-            what = "knowledge" if self.layout.kind == SEQ2SEQ else "knowledge and response"
-            problem = f"example {examples[worst].id}: {what} alone take {needed[worst]} tokens"
-            hint = f"set {self.limit}={needed[worst]} or more (it is {self.layout.max_length})"
-            raise UserError(problem, place=f"{examples[worst].source}/{examples[worst].split}", hint=hint)
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Makes the arrays of a batch.

@@ -228,27 +228,18 @@ def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path
 
 def write_xsum_tokens(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes token labels: one file with the rows of all splits, in lower case, with escaped quotes."""
-    rows = (_summary(source, answer, split) for split, source, answer in _answers(num_rows, SPLITS, seed))
+    rows: list[dict[str, Any]] = []
+    for split, source, answer in _answers(num_rows, SPLITS, seed):
+        summary = answer.text.lower().replace("'", "\\'")
+        places = [token.span() for token in re.finditer(r"\S+", answer.text)]
+        marked = [any(mark.start < end and start < mark.end for mark in answer.marks) for start, end in places]
+        source_text = " ".join(source.passages)
+        row: dict[str, Any] = {"docid": f"{split}-{source.number}", "system": answer.model, "source": source_text}
+        labels = [int(is_marked) for is_marked in marked]
+        row |= {"summary": summary, "tokens": summary.split(), "labels": labels, "reference": source.passages[0]}
+        rows.append(row)
     write_jsonl(folder / "xsum_token_labels.jsonl", rows)
     return folder
-
-
-def _summary(source: RagSource, answer: Answer, split: str) -> dict[str, Any]:
-    tokens = list(re.finditer(r"\S+", answer.text))
-    marked = [any(mark.start < token.end() and token.start() < mark.end for mark in answer.marks) for token in tokens]
-    return {
-        "docid": f"{split}-{source.number}",
-        "system": answer.model,
-        "source": " ".join(source.passages),
-        "summary": _escaped(answer.text),
-        "tokens": [_escaped(token[0]) for token in tokens],
-        "labels": [int(is_marked) for is_marked in marked],
-        "reference": source.passages[0],
-    }
-
-
-def _escaped(text: str) -> str:
-    return text.lower().replace("'", "\\'")
 
 
 PAIRS_HEADER = ("id", "group", "knowledge", "question", "response", "label", "spans", "model")
