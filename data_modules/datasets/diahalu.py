@@ -217,7 +217,11 @@ class DiaHalu(Source):
                 meta[name] = row.text(field)
         build = _Builder(self.name, split, identifier(row, "ID"), label, meta, turns, places)
         if self.level == DIALOGUE:
-            yield build.dialogue(row.text("text").strip(), read_explanations(row, report))
+            shown: dict[str, Any] = {"places": [[place.round, place.type] for place in places]} if places else {}
+            if explanations := read_explanations(row, report):
+                shown["explanations"] = explanations
+            shown["turn_words"] = [len(turn.text.split()) for turn in turns]
+            yield build.example(build.id, row.text("text").strip(), label, places, meta=shown)
         else:
             yield from build.rounds(report)
 
@@ -234,19 +238,12 @@ class _Builder:
     turns: Sequence[SpokenTurn]
     places: Sequence[Place]
 
-    def _example(self, id: str, response: str, label: str | None, places: Sequence[Place], **values: Any) -> Example:
+    def example(self, id: str, response: str, label: str | None, places: Sequence[Place], **values: Any) -> Example:
         types = list(dict.fromkeys(place.type for place in places))
         meta = {**self.meta, **values.pop("meta", {})} | ({"type": types[0], "types": types} if types else {})
         tags = tuple(dict.fromkeys(place.spelt for place in places))
         shared: dict[str, Any] = {"source": self.source, "split": self.split, "group": self.id, "knowledge": ""}
         return Example(id=id, response=response, label=label, tags=tags, meta=meta, **shared, **values)
-
-    def dialogue(self, text: str, explanations: list[str]) -> Example:
-        meta: dict[str, Any] = {"places": [[place.round, place.type] for place in self.places]} if self.places else {}
-        if explanations:
-            meta["explanations"] = explanations
-        meta["turn_words"] = [len(turn.text.split()) for turn in self.turns]
-        return self._example(self.id, text, self.label, self.places, meta=meta)
 
     def rounds(self, report: ReadReport) -> Iterator[Example]:
         """Yields the rounds with a turn that was judged."""
@@ -269,4 +266,4 @@ class _Builder:
             texts = [turn.text if alone else f"{turn.who}{turn.round}: {turn.text}" for _, turn in shown]
             history = [Turn(speaker=SPEAKERS[turn.who], text=turn.text) for turn in self.turns[: shown[0][0]]]
             id, response = f"{self.id}:{number}", "\n".join(texts)
-            yield self._example(id, response, label, here, history=tuple(history), meta={"turn": number})
+            yield self.example(id, response, label, here, history=tuple(history), meta={"turn": number})

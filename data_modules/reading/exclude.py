@@ -75,6 +75,10 @@ class Excluded:
             return DROPPED_DIALOGUE
         return None
 
+    def covers(self, example: Example) -> bool:
+        """Returns whether the example must not be trained on."""
+        return self.reason(example) is not None
+
     @property
     def digest(self) -> str:
         """A hash of the texts, for a cache's key."""

@@ -180,7 +180,7 @@ class WeakWow(Source):
             for turn in self._allowed(examples, report):
                 yield WeakPair(f"{split}/{turn.id}", turn.knowledge, turn.response, "gold")
         answered = turns.get("test", ())  # the generations answer the test dialogues
-        allowed = {turn.id for turn in answered if self.excluded.reason(turn) is None}
+        allowed = {turn.id for turn in answered if not self.excluded.covers(turn)}
         for model, turn, response in read_generations(self._wow_folder(), answered, report):
             if turn.id in allowed:
                 yield WeakPair(f"test/{turn.id}/{model}", turn.knowledge, response, model)
