@@ -23,16 +23,9 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.records import HALLUCINATED
 
 GOOD, REFUSED, TRUNCATED = "good", "incorrect_refusal", "truncated"  # values of RAGTruth's `quality`
-RAGTRUTH_RESPONSE = ("id", "source_id", "model", "temperature", "labels", "split", "quality", "response")
 SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios of HalluDial
-FAITHDIAL_FILES = {"train": "train.json", "validation": "valid.json"}  # any other split is test.json
 DIAHALU_FILE = "DiaHalu.jsonl"
-DIAHALU_DOMAINS = {
-    KNOWLEDGE: "World Knowledge",
-    TASK: "Task-oriented Style",
-    CHAT: "Chit-Chat",
-    REASONING: "Reasoning",
-}
+DIAHALU_DOMAINS = {KNOWLEDGE: "World Knowledge", TASK: "Task-oriented Style", CHAT: "Chit-Chat", REASONING: "Reasoning"}
 VERDICT = "verdict"  # field of a dialogue's row: that of a detector
 
 
@@ -48,17 +41,24 @@ def write_ragtruth(
     """
     counts: Counter[str] = Counter()
 
-    def source_line(row: Row) -> Row:
-        head = {"source_id": row[KEY], "task_type": row["task"], "source": row["corpus"]}
-        return {**head, "source_info": row["source_info"], "prompt": prompt(row)}
-
     def response_line(row: Row) -> Row:
         split = division.split_of(row["source_id"])
         counts[split] += 1
         row = {"id": row[KEY], "labels": [], "split": split, **row}
-        return {name: row[name] for name in RAGTRUTH_RESPONSE}
+        names = ("id", "source_id", "model", "temperature", "labels", "split", "quality", "response")
+        return {name: row[name] for name in names}
 
-    write_jsonl(folder / SOURCES, map(source_line, sources))
+    lines = (
+        {
+            "source_id": row[KEY],
+            "task_type": row["task"],
+            "source": row["corpus"],
+            "source_info": row["source_info"],
+            "prompt": prompt(row),
+        }
+        for row in sources
+    )
+    write_jsonl(folder / SOURCES, lines)
     write_jsonl(folder / RESPONSES, map(response_line, responses))
     return counts
 
@@ -140,7 +140,7 @@ def write_dialogues(folder: Path, split: str, utterances: Iterable[tuple[str, Ro
     dialogues: dict[str, list[Row]] = {}
     for name, utterance in utterances:
         dialogues.setdefault(name, []).append(utterance)
-    path = folder / FAITHDIAL_FILES.get(split, "test.json")
+    path = folder / {"train": "train.json", "validation": "valid.json"}.get(split, "test.json")
     path.unlink(missing_ok=True)
     if dialogues:
         write_json(path, [{"dialog_idx": name, "utterances": turns} for name, turns in dialogues.items()])

@@ -13,9 +13,7 @@ from data_modules.reading import formats  # noqa: F401 - it raises the limit on 
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_file, disk_errors
 
-BOM = "\ufeff"  # spreadsheets recognize UTF-8 by it
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with
-DELIMITERS = (",", ";", "\t")
 
 
 def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> int:
@@ -23,10 +21,11 @@ def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     count = 0
     with atomic_file(path) as file:
         with disk_errors(path):
-            file.write((BOM + _line(columns)).encode())
+            file.write(_line(columns).encode("utf-8-sig"))  # spreadsheets recognize UTF-8 by its mark
         for row in rows:
             with disk_errors(path):
-                file.write(_line([_cell(row.get(name)) for name in columns]).encode(errors="backslashreplace"))
+                cells = ("" if (value := row.get(name)) is None else escape_formula(str(value)) for name in columns)
+                file.write(_line(cells).encode(errors="backslashreplace"))
             count += 1
     return count
 
@@ -42,7 +41,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
     except UnicodeDecodeError as error:
         raise UserError("not UTF-8 text", place=str(path), hint="save it as CSV UTF-8") from error
     header = text.split("\n", 1)[0]
-    delimiter = max(DELIMITERS, key=header.count)
+    delimiter = max((",", ";", "\t"), key=header.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         names = next(reader, [])
@@ -83,11 +82,7 @@ def normalize_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
-def _cell(value: object) -> str:
-    return "" if value is None else escape_formula(str(value))
-
-
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue()

@@ -35,13 +35,13 @@ training and is not exported.
 | weak labels (`data_modules.weak`) | more pairs with labels, where these losses need more tasks a pair |
 
 >>> import torch
->>> from critic.auxiliary_losses import overlap_loss, overlap_targets, unit_vectors
+>>> from critic.auxiliary_losses import auxiliary_loss, overlap_targets, unit_vectors
 >>> words = unit_vectors(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))  # padding, river, king
 >>> ids, segment = torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2]])  # knowledge: river; response: river king
 >>> targets = overlap_targets(words[ids], segment)
 >>> targets[0, 1:].tolist()
 [1.0, 0.0]
->>> round(float(overlap_loss(torch.zeros(1, 3), targets, segment == 2, num_tokens=torch.tensor(2), world_size=1)), 4)
+>>> round(float(auxiliary_loss(torch.zeros(1, 3), targets, segment == 2, num_tokens=torch.tensor(2), world_size=1)), 4)
 0.6931
 """
 
@@ -49,7 +49,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data_modules.encoding.pair_encoder import KNOWLEDGE, RESPONSE
+from data_modules.encoding.pair_encoder import KNOWLEDGE
 
 
 class TokenHead(nn.Module):
@@ -81,20 +81,15 @@ def overlap_targets(vectors: Tensor, segment: Tensor) -> Tensor:
     return cosine.masked_fill(~is_knowledge, -1.0).amax(-1).clamp(0, 1)
 
 
-def response_tokens(segment: Tensor, index: Tensor) -> Tensor:
-    """Returns the mask of response tokens [rows, width], without padding rows (index -1)."""
-    return (segment == RESPONSE) & (index >= 0)[:, None]
-
-
-def overlap_loss(logits: Tensor, targets: Tensor, counted: Tensor, *, num_tokens: Tensor, world_size: int) -> Tensor:
-    """Computes the mean binary cross-entropy over the response tokens of the whole batch.
+def auxiliary_loss(logits: Tensor, targets: Tensor, counted: Tensor, *, num_tokens: Tensor, world_size: int) -> Tensor:
+    """Computes the mean binary cross-entropy of overlaps or marks over the counted tokens of the whole batch.
 
     As in `batch_loss`, the sum of a process is scaled by `world_size` over the count of the whole batch, so that the
     gradient does not depend on the number of processes.
 
     Args:
         logits: [rows, width].
-        targets: Overlap of each token [rows, width].
+        targets: Overlap of each token, or 1 if a span covers it, else 0 [rows, width].
         counted: Mask of the tokens in the loss [rows, width].
         num_tokens: Tokens in the loss of the whole batch, over all processes.
     """
@@ -119,21 +114,3 @@ def answer_overlap(vectors: Tensor, ids: Tensor, bounds: Tensor) -> Tensor:
         context = vectors[ids[context_begin:context_end]]  # [context tokens, hidden]
         parts.append((answer @ context.T).amax(1).clamp(0, 1))
     return torch.cat(parts)
-
-
-def marked_tokens(marks: Tensor, index: Tensor) -> Tensor:
-    """Removes padding rows (index -1) from marks [rows, width]."""
-    return marks.masked_fill((index < 0)[:, None], -1)
-
-
-def span_loss(logits: Tensor, marks: Tensor, *, num_tokens: Tensor, world_size: int) -> Tensor:
-    """Computes the mean binary cross-entropy over the annotated tokens of the whole batch, scaled as `overlap_loss`.
-
-    Args:
-        logits: [rows, width].
-        marks: 1 if a span covers the token, 0 if none does, -1 without annotation [rows, width].
-        num_tokens: Annotated tokens in the whole batch, over all processes.
-    """
-    counted = marks >= 0
-    total = F.binary_cross_entropy_with_logits(logits.float()[counted], marks[counted].float(), reduction="sum")
-    return total * (world_size / num_tokens.clamp(min=1))

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -27,18 +27,7 @@ NOT_HYPERPARAMETERS = (
 )
 
 
-class EncoderOptions(Protocol):
-    """The options that critic and tagger have in common."""
-
-    @property
-    def gradient_checkpointing(self) -> bool: ...
-    @property
-    def freeze_embeddings(self) -> bool: ...
-    @property
-    def support_weight(self) -> float: ...
-
-
-Options = TypeVar("Options", bound=EncoderOptions)
+Options = TypeVar("Options", bound=Any)  # CriticOptions or TaggerOptions, whose folders import this file
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:

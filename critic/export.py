@@ -190,7 +190,17 @@ def _describe_in_card(sidecar: Sidecar, folder: Path) -> None:
     card, described = folder / CARD, (read_stored(folder) or {}).get(ONNX)
     if described and card.exists():
         text = card.read_text(encoding="utf-8").partition(GRAPH_TITLE)[0]
-        card.write_text(text + graph_card(sidecar, described), encoding="utf-8")
+        is_tagger = sidecar.kind == TAGGER
+        section = GRAPH_CARD.format(
+            file=described["file"],
+            opset=described["opset"],
+            numbers="int8" if described["int8"] else "fp32",
+            comparison=describe_comparison(described["compared"]),
+            texts="context, answer" if is_tagger else _ordered(sidecar.layout),
+            truncation='"only_first"' if is_tagger else "True",
+            max_length=sidecar.layout["max_length"],
+        )
+        card.write_text(text + GRAPH_TITLE + section, encoding="utf-8")
 
 
 def describe_graph(folder: Path) -> list[str]:
@@ -225,21 +235,36 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
 
 def card_of(sidecar: Sidecar) -> Card:
     """Returns the texts for a detector of this kind."""
-    return {CRITIC: _critic, TAGGER: _tagger}[sidecar.kind](sidecar.layout, sidecar.thresholds)
-
-
-def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
-    head = thresholds.get(HEAD)
+    layout, thresholds, head = sidecar.layout, sidecar.thresholds, sidecar.thresholds.get(HEAD)
+    if sidecar.kind == CRITIC:
+        return Card(
+            title="A hallucination critic",
+            purpose="A hallucination critic: predicts from a source text (knowledge) and a response the probability "
+            "that the response contains something that the source does not support.",
+            usage=EVIDENCE_USAGE.format(**thresholds) if EVIDENCE in thresholds else _critic_usage(layout, thresholds),
+            pipeline=None if EVIDENCE in thresholds else "text-classification",
+            limits=LIMITS,
+            thresholds=f"A response is labelled hallucinated from {thresholds['threshold']:.4f} on. Threshold (for "
+            f"{thresholds['aim']}) and temperature were fitted on validation."
+            + (" The head scales its log-odds by {:.4f} and adds {:.4f} for them.".format(*head) if head else ""),
+        )
+    weighs = "combines a token's log-odds with its sentence and missing words, and "
     return Card(
-        title="A hallucination critic",
-        purpose="A hallucination critic: predicts from a source text (knowledge) and a response the probability "
-        "that the response contains something that the source does not support.",
-        usage=EVIDENCE_USAGE.format(**thresholds) if EVIDENCE in thresholds else _critic_usage(layout, thresholds),
-        pipeline=None if EVIDENCE in thresholds else "text-classification",
+        title="A hallucination span tagger",
+        purpose="A span tagger: predicts from a context, a question and an answer the probability of each token of the "
+        "answer that the context does not support it.",
+        usage=TAGGER_USAGE.format(
+            max_length=layout["max_length"],
+            probability=INSIDE_HEAD if HEAD in thresholds else OUTSIDE_HEAD.format(**thresholds),
+            more=weighs if thresholds["token_weights"] else "",
+        ),
+        pipeline="token-classification",
         limits=LIMITS,
-        thresholds=f"A response is labelled hallucinated from {thresholds['threshold']:.4f} on. Threshold (for "
-        f"{thresholds['aim']}) and temperature were fitted on validation."
-        + (" The head scales its log-odds by {:.4f} and adds {:.4f} for them.".format(*head) if head else ""),
+        thresholds=f"Characters are marked from {thresholds['char_threshold']:.4f} on, spans with at most "
+        f"{thresholds['merge_gap']} characters between them are merged and spans of fewer than "
+        f"{thresholds['min_length']} dropped. A hallucinated response without a span has its most probable word "
+        f"marked. A response is labelled hallucinated from "
+        f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
     )
 
 
@@ -252,42 +277,6 @@ def _critic_usage(layout: dict[str, Any], thresholds: dict[str, Any], *, one_log
 
 def _ordered(layout: dict[str, Any]) -> str:
     return "knowledge, response" if layout["order"] == "knowledge_response" else "response, knowledge"
-
-
-def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
-    return Card(
-        title="A hallucination span tagger",
-        purpose="A span tagger: predicts from a context, a question and an answer the probability of each token of the "
-        "answer that the context does not support it.",
-        usage=TAGGER_USAGE.format(
-            max_length=layout["max_length"],
-            probability=INSIDE_HEAD if HEAD in thresholds else OUTSIDE_HEAD.format(**thresholds),
-            more="combines a token's log-odds with its sentence and missing words, and "
-            if thresholds["token_weights"]
-            else "",
-        ),
-        pipeline="token-classification",
-        limits=LIMITS,
-        thresholds=f"Characters are marked from {thresholds['char_threshold']:.4f} on, spans with at most "
-        f"{thresholds['merge_gap']} characters between them are merged and spans of fewer than "
-        f"{thresholds['min_length']} dropped. A hallucinated response without a span has its most probable word "
-        f"marked. A response is labelled hallucinated from "
-        f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
-    )
-
-
-def graph_card(sidecar: Sidecar, described: dict[str, Any]) -> str:
-    """Writes the card's section about an ONNX graph, from its description in faithkit.json."""
-    texts = "context, answer" if sidecar.kind == TAGGER else _ordered(sidecar.layout)
-    return GRAPH_TITLE + GRAPH_CARD.format(
-        file=described["file"],
-        opset=described["opset"],
-        numbers="int8" if described["int8"] else "fp32",
-        comparison=describe_comparison(described["compared"]),
-        texts=texts,
-        truncation='"only_first"' if sidecar.kind == TAGGER else "True",
-        max_length=sidecar.layout["max_length"],
-    )
 
 
 def describe_comparison(found: dict[str, Any]) -> str:

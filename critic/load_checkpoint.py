@@ -44,8 +44,13 @@ def load_checkpoint(
     settings = read_settings(folder, kind, build) if folder else None
     with loading(str(folder or path)) as source:
         config = load_config(transformers.AutoConfig, source)
-        if settings is None:
-            _check_architecture(config, source, auto, kind)
+        if settings is None:  # weights of others need the required head
+            head = auto.removeprefix("AutoModel")
+            names = config.architectures or [head]
+            if not any(name.endswith(head) for name in names):
+                what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[head]
+                problem = f"a {what} classifier is needed, and these are the weights of {', '.join(names)}"
+                raise UserError(problem, place=source, hint=f"give a trained {kind}, or train one from these weights")
         tokenizer = load_tokenizer(source)
         PairTemplate.of(tokenizer)  # fails for a tokenizer that makes no pairs
         if onnx:
@@ -53,28 +58,13 @@ def load_checkpoint(
         model = load_model(getattr(transformers, auto), source, config=config)
         check_vocabulary(model, tokenizer, source)
     if folder and settings:
-        _check_settings(model, settings, folder)
+        labels, longest = tuple(model.config.id2label.values()), longest_sequence(model)
+        problem = ""
+        if labels != settings.labels:
+            problem = f"labels are {shorten(settings.labels)}, and config.json's are {shorten(labels)}"
+        if longest is not None and settings.max_length > longest:
+            problem = f"layout.max_length is {settings.max_length}, but this encoder reads at most {longest} tokens"
+        if problem:
+            raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=repair_hint(folder))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedCheckpoint(model.eval().to(device), tokenizer, device, settings)
-
-
-def _check_architecture(config: Any, source: str, auto: str, kind: str) -> None:
-    """Refuses external weights without the required head."""
-    head = auto.removeprefix("AutoModel")
-    names = config.architectures or [head]
-    if not any(name.endswith(head) for name in names):
-        what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[head]
-        problem = f"a {what} classifier is needed, and these are the weights of {', '.join(names)}"
-        raise UserError(problem, place=source, hint=f"give a trained {kind}, or train one from these weights")
-
-
-def _check_settings(model: Any, settings: Any, folder: Path) -> None:
-    """Refuses a faithkit.json with other labels, or a longer sequence, than the weights have."""
-    labels, longest = tuple(model.config.id2label.values()), longest_sequence(model)
-    problem = ""
-    if labels != settings.labels:
-        problem = f"labels are {shorten(settings.labels)}, and config.json's are {shorten(labels)}"
-    if longest is not None and settings.max_length > longest:
-        problem = f"layout.max_length is {settings.max_length}, but this encoder reads at most {longest} tokens"
-    if problem:
-        raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=repair_hint(folder))

@@ -37,17 +37,14 @@ def fit_line(
     columns = features if indicators is None else np.concatenate([features, indicators], axis=1)
     fitted = LogisticRegression(C=1.0, max_iter=1000).fit(columns, gold, row_weights)
     weights, biases = np.split(fitted.coef_[0], [features.shape[1]])
-    if leads and _covariance(features @ weights, features[:, 0], indicators) <= 0:
-        return unchanged, 0.0, "the scores do not rise with the labels, so nothing was fitted"
+    if leads:  # the covariance of the scores with the log-odds, within datasets
+        member = np.ones((len(features), 1)) if indicators is None else indicators
+        scores = (features @ weights, features[:, 0])
+        first, second = (values - member @ (values @ member / member.sum(axis=0)) for values in scores)
+        if float(first @ second) <= 0:
+            return unchanged, 0.0, "the scores do not rise with the labels, so nothing was fitted"
     bias = float(fitted.intercept_[0]) + (float(biases.mean()) if len(biases) else 0.0)
     return tuple(float(weight) for weight in weights), bias, ""
-
-
-def _covariance(first: Floats, second: Floats, indicators: Floats | None) -> float:
-    """Computes the covariance of two scores within datasets."""
-    member = np.ones((len(first), 1)) if indicators is None else indicators
-    residuals = [values - member @ (values @ member / member.sum(axis=0)) for values in (first, second)]
-    return float(residuals[0] @ residuals[1])
 
 
 def linear(evidence: Floats, weights: tuple[float, ...]) -> Floats:

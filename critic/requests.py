@@ -9,7 +9,6 @@ from tqdm.auto import tqdm
 
 from data_modules.encoding.encoder import question_text
 from faithkit.arguments import (
-    ASSISTANTS,
     TEXT_HINT,
     is_list,
     name_list,
@@ -23,7 +22,7 @@ from faithkit.arguments import (
     wrong,
 )
 from faithkit.errors import UserError
-from faithkit.records import Example, Prediction, Turn, number_passages
+from faithkit.records import Example, Prediction, Turn
 
 _END = object()
 TURN_BREAK = "\n"  # between turns, as in `question_text`
@@ -97,22 +96,6 @@ SINGLE = "0"  # the id of the result of a single response
 def number_results(results: Iterable[Prediction], first: int = 0) -> Iterator[Prediction]:
     """Gives the results of a list the numbers of their responses as ids."""
     return (replace(one, id=str(number)) for number, one in enumerate(results, first))
-
-
-def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[int, list[int], list[Request]]:
-    """Returns the number of turns, the positions of the assistant's turns, and a request for each of these."""
-    passages, all_turns = read_passages("knowledge", knowledge), read_turns("turns", turns)
-    places = [place for place, (speaker, _) in enumerate(all_turns) if (speaker or "").lower() in ASSISTANTS]
-    if not places:
-        speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in all_turns})) or "none"
-        problem = f"turns has no turn of the assistant; speakers: {speakers}"
-        raise UserError(problem, hint='turns=[("user", "Where?"), ("assistant", "In twelve.")]')
-    requests = []
-    for place in places:
-        question = TURN_BREAK.join(text for _, text in all_turns[:place])
-        response = read_text("turns", all_turns[place][1], f"item {place}")
-        requests.append(Request(number_passages(passages), question, response))
-    return len(all_turns), places, requests
 
 
 def stream_results(

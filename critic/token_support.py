@@ -56,7 +56,7 @@ EMPTY_RESPONSE, EMPTY_KNOWLEDGE = 1.0, 0.0
 CENTER, SCALE = 0.5, 10.0  # the support with log-odds 0 before calibration, and log-odds per unit of support
 LAST, SECOND_TO_LAST = -1, -2  # layers, as indices of hidden states
 SHARPNESS = 20.0  # of the soft minimum: a support that is lower by 0.05 has e times the weight
-WINDOW = 512  # tokens of a window; fewer if the encoder has fewer positions
+WINDOW = 512  # tokens of a window
 BLOCK = 256  # responses with states in memory
 
 
@@ -79,19 +79,13 @@ def weakest(support: Tensor, *, knowledge_tokens: int) -> float:
     return float((math.log(len(support)) - torch.logsumexp(-SHARPNESS * support.double(), 0)) / SHARPNESS)
 
 
-def support_logits(supports: Sequence[Tensor]) -> NDArray[np.float32]:
-    """Converts the support of all rows to logits of two classes, supported and hallucinated [tokens, 2]."""
-    values = torch.cat([*supports, torch.zeros(0)]).numpy()
-    return np.stack([np.zeros_like(values), SCALE * (CENTER - values)], axis=1).astype(np.float32)
-
-
 class TokenSupport:
     """Computes the support of tokenised responses with the encoder below a classifier.
 
     Args:
         model: A classifier of transformers; its head is not used.
-        max_length: Tokens of a sequence, including special tokens.
         batch_tokens: Tokens of a batch; changes the speed, not the results.
+        max_length: Tokens of a sequence, including special tokens, or fewer as the encoder has positions.
         layer: The layer whose states are compared.
         max_windows: Windows of a knowledge text that are read for each window of a response; None reads all.
     """
@@ -101,11 +95,12 @@ class TokenSupport:
         model: Any,
         tokenizer: Tokenizer,
         *,
-        max_length: int,
         batch_tokens: int,
+        max_length: int = WINDOW,
         layer: int = LAST,
         max_windows: int | None = None,
     ):
+        max_length = min(max_length, longest_sequence(model) or max_length)
         in_shards = is_in_shards(model)  # and does not run in parts
         self.model, self.layer = model if in_shards else model.base_model, layer
         if not in_shards and layer == SECOND_TO_LAST and reads_first_token(model):
@@ -114,15 +109,6 @@ class TokenSupport:
         self.pad, self.batch_tokens = tokenizer.pad_token_id, batch_tokens
         self.prefix, self.suffix = single_template(tokenizer)
         self.window, self.max_windows = max_length - len(self.prefix) - len(self.suffix), max_windows
-
-    @classmethod
-    def of(
-        cls, model: Any, tokenizer: Tokenizer, *, batch_tokens: int, layer: int = LAST, max_windows: int | None = None
-    ) -> "TokenSupport":
-        """Makes an instance with windows of the encoder's length, at most `WINDOW`."""
-        window = min(WINDOW, longest_sequence(model) or WINDOW)
-        options: dict[str, Any] = {"batch_tokens": batch_tokens, "layer": layer, "max_windows": max_windows}
-        return cls(model, tokenizer, max_length=window, **options)
 
     def weakest(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         """Computes the soft minimum of the support of each row [rows], from columns of a `PairEncoder`."""
@@ -204,17 +190,14 @@ class TokenSupport:
         lengths = np.array([special + len(ids) for ids in window_ids], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None):
             sequences = [[*self.prefix, *window_ids[number].tolist(), *self.suffix] for number in batch]
-            states = self._run_layer(
-                pad_inputs(sequences, self.pad, self.model.device)
-            ).float()  # [windows, tokens, hidden]
+            output = self.model(
+                **pad_inputs(sequences, self.pad, self.model.device), output_hidden_states=self.reads_all
+            )
+            states = output.hidden_states[self.layer] if self.reads_all else output.last_hidden_state
+            states = states.float()  # [windows, tokens, hidden]
             begin = len(self.prefix)
             for row, number in enumerate(batch):
                 yield *windows[number], states[row, begin : begin + len(window_ids[number])]
-
-    def _run_layer(self, inputs: Mapping[str, Tensor]) -> Any:
-        if self.reads_all:
-            return self.model(**inputs, output_hidden_states=True).hidden_states[self.layer]
-        return self.model(**inputs).last_hidden_state
 
 
 def _unique_texts(texts: Ragged) -> tuple[list[NDArray[np.int32]], list[int]]:

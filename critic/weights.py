@@ -54,8 +54,13 @@ def load_classifier(
         is_same_task = (
             architecture.endswith(head) and {str(name)[:6].lower() for name in config.id2label.values()} != NLI_LABELS
         )
-        if is_same_task:
-            _check_labels(config, weights, labels)
+        if is_same_task and config.num_labels != len(labels):
+            have = ", ".join(map(str, config.id2label.values()))
+            classes = f"a classifier with {config.num_labels} classes ({have})"
+            problem = f"these weights are {classes}, and {len(labels)} are needed"
+            raise UserError(
+                problem, place=weights, hint="start from an encoder, or from a trained model of the same kind"
+            )
         config.num_labels = len(labels)
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: index for index, label in enumerate(labels)}
@@ -112,12 +117,3 @@ def check_length(model: Any, max_length: int, weights: str) -> None:
     if longest is not None and max_length > longest:
         problem = f"model.max_length is {max_length}, but this encoder reads at most {longest} tokens"
         raise UserError(problem, place=weights, hint=f"set model.max_length={longest} or less")
-
-
-def _check_labels(config: Any, weights: str, labels: Sequence[str]) -> None:
-    if config.num_labels != len(labels):
-        have = ", ".join(map(str, config.id2label.values()))
-        problem = (
-            f"these weights are a classifier with {config.num_labels} classes ({have}), and {len(labels)} are needed"
-        )
-        raise UserError(problem, place=weights, hint="start from an encoder, or from a trained model of the same kind")

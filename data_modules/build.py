@@ -48,7 +48,11 @@ def build_source(
         if options[option] == EMBEDDED:
             options[option] = _embedded_path(name, dataset_class.embedded_options[option], embedded_rows)
     if dataset_class.derived_from is not None:
-        options["of"] = _build_original(dataset_class.derived_from, path, options.get("of", {}), embedded_rows)
+        # The dataset that another one is made from: the one that `of` names, or the default one.
+        block = options.get("of", {})
+        named = {} if "_target_" in block else {"dataset": dataset_class.derived_from}
+        given = {} if path is None else {"path": path}
+        options["of"] = build_source(**{"embedded_rows": embedded_rows, **named, **block, **given})
     elif path is not None and not dataset_class.generated:
         is_embedded = path == EMBEDDED
         options["path"] = _embedded_path(name, dataset_class.embedded_layout, embedded_rows) if is_embedded else path
@@ -67,15 +71,6 @@ def _embedded_path(dataset: str, layout: str | None, num_rows: Mapping[str, int]
         raise UserError(f"{dataset} has no layout of the embedded corpus", place="path=embedded", hint=hint)
     log.info("%s: no path given, so the embedded corpus is used in its layout", dataset)
     return written_layout(layout, num_rows)
-
-
-def _build_original(
-    derived_from: str, path: str | None, block: Mapping[str, Any], embedded_rows: Mapping[str, int] | None
-) -> Source:
-    """Returns the dataset that another one is made from: the one that `block` names, or the default one."""
-    named = {} if "_target_" in block else {"dataset": derived_from}
-    given = {} if path is None else {"path": path}
-    return build_source(**{"embedded_rows": embedded_rows, **named, **block, **given})
 
 
 Parts = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]  # a list, or by name: variants can change one

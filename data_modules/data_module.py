@@ -47,13 +47,23 @@ class DataModule(pl.LightningDataModule):
         split_plan: SplitPlan | None = None,
     ):
         super().__init__()
-        self.options = options or DataOptions()
+        self.options = options = options or DataOptions()
         self.split_plan = split_plan or SplitPlan()
         self.encoder = encoder
         names = unique_names([part.name or part.source.name for part in parts])
         self.parts = dict(zip(names, parts, strict=True))
-        if self.options.streaming:
-            _check_streaming(parts, self.options, self.split_plan)
+        if options.streaming:
+            if options.batch_size is None or options.max_tokens is not None:
+                sizes = f"data.batch_size={options.batch_size} and data.max_tokens={options.max_tokens}"
+                hint = "set data.batch_size alone: with a token budget the steps cannot be counted"
+                raise UserError(f"data.streaming with {sizes}", hint=hint)
+            if len(parts) != 1 or parts[0].weight != 1:
+                raise UserError("data.streaming takes one dataset, of weight 1", hint="leave one part in data.parts")
+            if parts[0].only:
+                problem = f"data.streaming with a part that is for {parts[0].only} only"
+                raise UserError(problem, hint="set data.streaming=false: validation needs labelled examples too")
+            if (fold := self.split_plan.fold) is not None:
+                raise UserError(f"data.streaming with data.fold={fold[0]}", hint="set data.streaming=false")
         self.subsets: dict[str, list[Subset]] = {}
         self.counts: dict[str, dict[str, int]] = {}
         self.rejects: list[dict[str, Any]] = []
@@ -66,13 +76,30 @@ class DataModule(pl.LightningDataModule):
         self.subsets = {"train": [], "validation": [], "test": []}
         for name, part in self.parts.items():
             if self.options.streaming:
-                self._set_up_stream(part.source, name)
+                parts = stream_parts(part.source, self.split_plan)
+                for use in self.split_plan.fractions:
+                    one, split = parts[use]
+                    encoded = self._load(one, name, split)
+                    self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
+                from data_modules.streaming import Stream  # few runs need it
+
+                first_rows = self.split_plan.num_rows
+                self._stream = stream = Stream(*parts["train"], self.encoder, self.options, num_rows=first_rows)
+                self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
                 continue
             load = partial(self._load, part.source, name)
             divided = divide(part.source, load, name, self.split_plan, weight=part.weight, only=part.only)
             for split, subset in divided.items():
                 self.subsets[split].append(subset)
-        self._keep_weak_apart()
+        # Weak examples of a held-out group are dropped: datasets may use the same names for their groups.
+        held_out = [one.encoded.groups[one.indices] for one in self.subsets["validation"] + self.subsets["test"]]
+        groups = np.concatenate([np.zeros(0, np.uint64), *held_out])
+        for place, subset in enumerate(self.subsets["train"]):
+            if self.parts[subset.name].source.train_only:
+                dropped = np.isin(subset.encoded.groups[subset.indices], groups)
+                self.subsets["train"][place] = replace(subset, indices=subset.indices[~dropped])
+                name = f"{subset.name}/{subset.encoded.split}"
+                self.counts[name]["dropped: knowledge occurs in validation or test"] = int(dropped.sum())
         if self.split_plan.by_rows:
             log.warning("data.split_by=rows: rows of one group are in training and test, so test figures are too high")
         num_rows = {split: sum(map(len, subsets)) for split, subsets in self.subsets.items()}
@@ -100,29 +127,6 @@ class DataModule(pl.LightningDataModule):
         rows = f"{sum(map(len, subsets)):,} rows are of {num_groups:,} group{'s' * (num_groups != 1)}"
         problem = f"no {use} examples: the {rows}, and a group is never divided"
         return UserError(problem, hint=other if num_groups == 1 else f"{change}; or {other}")
-
-    def _keep_weak_apart(self) -> None:
-        """Drops weak examples of a held-out group: datasets may use the same names for their groups."""
-        held_out = [one.encoded.groups[one.indices] for one in self.subsets["validation"] + self.subsets["test"]]
-        groups = np.concatenate([np.zeros(0, np.uint64), *held_out])
-        for place, subset in enumerate(self.subsets["train"]):
-            if self.parts[subset.name].source.train_only:
-                dropped = np.isin(subset.encoded.groups[subset.indices], groups)
-                self.subsets["train"][place] = replace(subset, indices=subset.indices[~dropped])
-                name = f"{subset.name}/{subset.encoded.split}"
-                self.counts[name]["dropped: knowledge occurs in validation or test"] = int(dropped.sum())
-
-    def _set_up_stream(self, source: Source, name: str) -> None:
-        parts = stream_parts(source, self.split_plan)
-        for use in self.split_plan.fractions:
-            part, split = parts[use]
-            encoded = self._load(part, name, split)
-            self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
-        from data_modules.streaming import Stream  # few runs need it
-
-        num_rows = self.split_plan.num_rows
-        self._stream = stream = Stream(*parts["train"], self.encoder, self.options, num_rows=num_rows)
-        self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
 
     def _load(self, source: Source, name: str, split: str) -> EncodedSplit:
         num_rows, on_bad_row = self.split_plan.num_rows, self.options.on_bad_row
@@ -155,20 +159,18 @@ class DataModule(pl.LightningDataModule):
     @property
     def num_batches(self) -> int:
         """Training batches over all epochs, the same for any number of processes."""
-        return len(self._stream or self._train_sampler())
+        return len(self._stream or self._sampler(Batches(self.subsets["train"], self.encoder), shuffle=True))
 
     def validation_interval(self, per_epoch: float) -> int:
         """Returns the batches between two validations, so that the last one comes at, or just before, the end."""
         validations = max(1, round(self.options.num_epochs * per_epoch))
         return max(1, self.num_batches // validations)
 
-    def _train_sampler(self) -> BatchSampler:
-        return self._sampler(Batches(self.subsets["train"], self.encoder), shuffle=True)
-
     def _sampler(self, batches: Batches, *, shuffle: bool) -> BatchSampler:
         weights = [subset.weight if shuffle else 1.0 for subset in batches.subsets]
         rows = [np.arange(low, high) for low, high in zip(batches.starts[:-1], batches.starts[1:], strict=True)]
         options, world_size = self.options, self.trainer.world_size if self.trainer else 1
+        has_second = all("second_length" in subset.encoded.columns for subset in batches.subsets)
         return BatchSampler(
             batches.lengths(),
             [Part(r, w) for r, w in zip(rows, weights, strict=True)],
@@ -179,8 +181,8 @@ class DataModule(pl.LightningDataModule):
             seed=options.seed,
             rank=self.trainer.global_rank if self.trainer else 0,
             world_size=world_size,
-            second=batches.second_lengths(),
-            family=batches.families(),
+            second=batches.lengths("second_length") if has_second else None,
+            family=batches.lengths("family") if self.encoder.shares_beginnings else None,
         )
 
     def _loader(self, batches: "Batches | Stream", sampler: BatchSampler | None) -> DataLoader:
@@ -200,9 +202,10 @@ class DataModule(pl.LightningDataModule):
             if self.trainer:
                 stream.rank, stream.world_size = self.trainer.global_rank, self.trainer.world_size
             return self._loader(stream, None)
-        sampler = self._train_sampler()
+        batches = Batches(self.subsets["train"], self.encoder)
+        sampler = self._sampler(batches, shuffle=True)
         sampler.start, self._resume_step = self._resume_step, 0
-        return self._loader(Batches(self.subsets["train"], self.encoder), sampler)
+        return self._loader(batches, sampler)
 
     def val_dataloader(self) -> DataLoader:
         batches = Batches(self.subsets["validation"], self.encoder)
@@ -218,16 +221,3 @@ class DataModule(pl.LightningDataModule):
         if self._stream:
             self._stream.check_pins(state.get("shards", {}))
         self._resume_step = state["step"]
-
-
-def _check_streaming(parts: Sequence[MixPart], options: DataOptions, split_plan: SplitPlan) -> None:
-    if options.batch_size is None or options.max_tokens is not None:
-        problem = f"data.streaming with data.batch_size={options.batch_size} and data.max_tokens={options.max_tokens}"
-        raise UserError(problem, hint="set data.batch_size alone: with a token budget the steps cannot be counted")
-    if len(parts) != 1 or parts[0].weight != 1:
-        raise UserError("data.streaming takes one dataset, of weight 1", hint="leave one part in data.parts")
-    if parts[0].only:
-        problem = f"data.streaming with a part that is for {parts[0].only} only"
-        raise UserError(problem, hint="set data.streaming=false: validation needs labelled examples too")
-    if split_plan.fold is not None:
-        raise UserError(f"data.streaming with data.fold={split_plan.fold[0]}", hint="set data.streaming=false")

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from data_modules.reading.dataset import Records, Source
+from data_modules.reading.dataset import Source
 from data_modules.reading.files import File
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport
 from data_modules.reading.saved_datasets import arrow_schema
@@ -107,7 +107,20 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
     """
     files = list(source.files()[split])
     pins = [pin_of(file) for file in files]
-    having = _with_rows(files)
+    columns = {file: _columns(file) for file in files}
+    filled = [file for file in files if columns[file]]
+    differing = [file for file in filled if columns[file] != columns[filled[0]]]
+    if differing:
+        here, there = columns[differing[0]] or {}, columns[filled[0]] or {}
+        names = sorted(name for name in {**here, **there} if here.get(name) != there.get(name))
+        differences = "; ".join(
+            f"{shorten(n)} is {here.get(n, 'missing')}, there {there.get(n, 'missing')}" for n in names[:3]
+        )
+        names_of_files = some_names([file.name for file in differing])
+        problem = f"other columns than {filled[0].name} has: {differences}; so has {names_of_files}"
+        hint = "write the shards with the same columns, or leave these out of data.path"
+        raise UserError(problem, place=str(differing[0]), hint=hint)
+    having = [bool(columns[file]) for file in files]
     key = [VERSION, STRIDE, WORDS_VERSION, source.name, split, dict(source.layout()), report.on_bad_row]
     key.append([[file.name, pin] for file, pin in zip(files, pins, strict=True)])
     name = hashlib.blake2b(json.dumps(key, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
@@ -117,9 +130,15 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
         counting = ReadReport(report.on_bad_row)
         counts, before = [], []
         for file, has_rows in zip(files, having, strict=True):
-            each = _count(source.read_file(file, split, counting)) if has_rows else (0, [0])
-            counts.append(each[0])
-            before.append(each[1])
+            count, so_far = (
+                0,
+                [0],
+            )  # examples of the shard, and those before every `STRIDE`th row as far as they know it
+            for count, (_, row) in enumerate(source.read_file(file, split, counting) if has_rows else (), start=1):
+                while row is not None and row.number >= len(so_far) * STRIDE:
+                    so_far.append(count - 1)
+            counts.append(count)
+            before.append(so_far)
         found = {"rows": counts, "before": before, "counts": dict(counting.counts), "rejects": counting.rejects}
         (folder / "shards.json").write_text(json.dumps(found, default=str))
 
@@ -130,15 +149,6 @@ def pin_shards(source: Source, split: str, report: ReadReport) -> list[PinnedSha
         report.count(EMPTY, empty)
     shards = [PinnedShard(*each) for each in zip(files, pins, found["rows"], found["before"], strict=True)]
     return [shard for shard in shards if shard.num_rows]
-
-
-def _count(records: Records) -> tuple[int, list[int]]:
-    """Counts the examples of a shard, and those before every `STRIDE`th row as far as examples know their rows."""
-    count, before = 0, [0]
-    for count, (_, row) in enumerate(records, start=1):
-        while row is not None and row.number >= len(before) * STRIDE:
-            before.append(count - 1)
-    return count, before
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -161,32 +171,21 @@ def first_rows(shards: Sequence[PinnedShard], num_rows: int | None) -> list[Pinn
     return kept
 
 
-def _with_rows(files: Sequence[File]) -> list[bool]:
-    """Finds the shards that have rows.
-
-    Raises:
-        UserError: The columns of two of them differ.
-    """
-    columns = {file: _columns(file) for file in files}
-    found = [file for file in files if columns[file]]
-    differing = [file for file in found if columns[file] != columns[found[0]]]
-    if differing:
-        here, there = columns[differing[0]] or {}, columns[found[0]] or {}
-        names = sorted(name for name in {**here, **there} if here.get(name) != there.get(name))
-        differences = "; ".join(
-            f"{shorten(n)} is {here.get(n, 'missing')}, there {there.get(n, 'missing')}" for n in names[:3]
-        )
-        names_of_files = some_names([file.name for file in differing])
-        problem = f"other columns than {found[0].name} has: {differences}; so has {names_of_files}"
-        hint = "write the shards with the same columns, or leave these out of data.path"
-        raise UserError(problem, place=str(differing[0]), hint=hint)
-    return [bool(columns[file]) for file in files]
-
-
 def _columns(file: File) -> dict[str, str] | None:
     """Returns the columns of a shard with their types; None of an empty one. Rows of JSON each have other names."""
     if file.name.endswith(".parquet"):
-        return _parquet_columns(file)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with _bytes(file) as raw, pq.ParquetFile(raw) as table:
+                if table.metadata.num_rows == 0:
+                    return None
+                schema = arrow_schema(file) if isinstance(file, Path) else table.schema_arrow
+        except pa.ArrowException as error:
+            hint = "write it again, or leave it out of data.path"
+            raise UserError(f"no whole Parquet file: {error}", place=str(file), hint=hint) from error
+        return {field.name: str(field.type) for field in schema}
     try:
         row = next(islice(read_table(file, ReadReport("skip")), 1), None)
     except UserError as error:
@@ -195,18 +194,3 @@ def _columns(file: File) -> dict[str, str] | None:
         raise
     is_table = file.name.endswith((".csv", ".tsv"))
     return dict.fromkeys(row.values, "a column") if row is not None and is_table else {"": "rows"}
-
-
-def _parquet_columns(file: File) -> dict[str, str] | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with _bytes(file) as raw, pq.ParquetFile(raw) as table:
-            if table.metadata.num_rows == 0:
-                return None
-            schema = arrow_schema(file) if isinstance(file, Path) else table.schema_arrow
-    except pa.ArrowException as error:
-        hint = "write it again, or leave it out of data.path"
-        raise UserError(f"no whole Parquet file: {error}", place=str(file), hint=hint) from error
-    return {field.name: str(field.type) for field in schema}

@@ -5,7 +5,7 @@ Rows of one group (a dialogue, a document) stay together, unless rows are divide
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,21 +181,15 @@ def first_groups(groups: NDArray[np.uint64], fraction: float, seed: int) -> NDAr
     return order[place] < round(fraction * len(names))
 
 
-@dataclass(frozen=True)
-class PartSource(FilteringSource):
-    """The groups of a dataset's split that belong to one part of a division, as a dataset."""
+def part_of(source: Source, part: str, fractions: Mapping[str, float], seed: int) -> Source:
+    """Returns the groups of a dataset's split that belong to one part of a division, as a dataset."""
+    drops = partial(_drops_other_parts, part=part, fractions=fractions, seed=seed)
+    return FilteringSource(source, drops, {"part": [part, dict(fractions), seed]})
 
-    part: str
-    fractions: Mapping[str, float]
-    seed: int
 
-    def layout(self) -> Mapping[str, Any]:
-        return {**self.source.layout(), "part": [self.part, dict(self.fractions), self.seed]}
-
-    def drops(self, example: Example) -> str | None:
-        group = np.array([group_hash(example.group)], np.uint64)
-        in_part = len(divide_groups(group, self.fractions, self.seed)[self.part])
-        return None if in_part else "in another part of the division"
+def _drops_other_parts(example: Example, *, part: str, fractions: Mapping[str, float], seed: int) -> str | None:
+    group = np.array([group_hash(example.group)], np.uint64)
+    return None if len(divide_groups(group, fractions, seed)[part]) else "in another part of the division"
 
 
 def stream_parts(source: Source, split_plan: SplitPlan) -> dict[str, tuple[Source, str]]:
@@ -214,5 +208,5 @@ def stream_parts(source: Source, split_plan: SplitPlan) -> dict[str, tuple[Sourc
         raise UserError(f"{source.name} has no files: streaming cannot divide it", hint="set data.split=null")
     parts = {name: (source, name) for name in split_plan.fractions if name not in missing}
     for name in (*missing, "train"):
-        parts[name] = (PartSource(source, name, missing, split_plan.seed) if missing else source, base)
+        parts[name] = (part_of(source, name, missing, split_plan.seed) if missing else source, base)
     return parts

@@ -69,10 +69,6 @@ class Readers:
     def num_full_steps(self) -> int:
         return self.num_rows // self.batch_size
 
-    def rows_in_step(self, step: int) -> int:
-        """Counts the examples of a step over all readers."""
-        return self.batch_size if step < self.num_full_steps else self.num_rows % self.batch_size
-
     def share(self, reader: int) -> int:
         """Counts the examples that a reader contributes to each full step."""
         return _share_of(self.batch_size, self.count, reader)
@@ -198,7 +194,15 @@ class Stream(IterableDataset):
             for step, parts in enumerate(zip(*parts_by_reader, strict=True), start=skip):
                 if num_made % num_workers == number:  # the loader takes batches from its workers in turn
                     shares = [part.rows[place::num] for part, (_, place, num) in zip(parts, readers, strict=True)]
-                    yield self._merge_parts(parts, shares, self.readers.rows_in_step(step))
+                    taken = [(part, rows) for part, rows in zip(parts, shares, strict=True) if len(rows)]
+                    if taken:
+                        index = np.concatenate([part.index[rows] for part, rows in taken])
+                    else:  # every process must run every step
+                        taken, index = [(parts[0], np.array([0]))], np.array([PADDING_ROW])
+                    columns = merge_rows([take_rows(part.columns, rows) for part, rows in taken])
+                    is_full = step < self.readers.num_full_steps
+                    num_rows = self.batch_size if is_full else self.num_rows % self.batch_size
+                    yield collate_batch(self.encoder, columns, index, num_rows)
                 num_made += 1
             skip = 0
 
@@ -214,7 +218,18 @@ class Stream(IterableDataset):
             filled = chunk or list(self._numbered_records(epoch, end - 1, end))
             columns = self.encoder.encode([example for _, example in filled], truncated)
             index = np.array([row for row, _ in filled])
-            batches = self._plan_buffer(columns, epoch, reader, number) if chunk else []
+            batches: list[NDArray[np.int64]] = []
+            if chunk:  # it is cut into parts of batches, in an order that is the same for all readers
+                lengths, second = columns["length"], columns.get("second_length")
+                assert not isinstance(lengths, Ragged) and not isinstance(second, Ragged)
+                seed = self.options.seed
+                jitter = np.random.default_rng([seed, epoch, number, reader]).integers(0, 4 * FINE, len(lengths))
+                other = None if second is None else (second * FINE + jitter).astype(np.int32)
+                fine, share = (lengths * FINE + jitter).astype(np.int32), self.readers.share(reader)
+                parts = plan_batches(fine, share, None, None, other)
+                num_full = min(self.buffer_steps, self.readers.num_full_steps - number * self.buffer_steps)
+                order = np.random.default_rng([seed, epoch, number]).permutation(num_full)
+                batches = [parts[place] for place in order] + parts[num_full:]
             num_steps = min(self.buffer_steps, self.steps_per_epoch - number * self.buffer_steps)
             batches += [np.array([], np.int64)] * (num_steps - len(batches))
             for rows in batches[skip:]:
@@ -224,19 +239,6 @@ class Stream(IterableDataset):
             shown = ", ".join(f"{name} {count:,}" for name, count in truncated.items() if count) or "nothing truncated"
             place = f"{self.source.name}/{self.split}, epoch {epoch}, the first reader of this process"
             log.info("%s: %s", place, shown)
-
-    def _plan_buffer(self, columns: Columns, epoch: int, reader: int, number: int) -> list[NDArray[np.int64]]:
-        """Cuts the rows of a buffer into parts of batches, in an order that is the same for all readers."""
-        lengths, second = columns["length"], columns.get("second_length")
-        assert not isinstance(lengths, Ragged) and not isinstance(second, Ragged)
-        seed = self.options.seed
-        jitter = np.random.default_rng([seed, epoch, number, reader]).integers(0, 4 * FINE, len(lengths))
-        other = None if second is None else (second * FINE + jitter).astype(np.int32)
-        size = self.readers.share(reader)
-        parts = plan_batches((lengths * FINE + jitter).astype(np.int32), size, None, None, other)
-        num_full = min(self.buffer_steps, self.readers.num_full_steps - number * self.buffer_steps)
-        order = np.random.default_rng([seed, epoch, number]).permutation(num_full)
-        return [parts[place] for place in order] + parts[num_full:]
 
     def _numbered_records(self, epoch: int, begin: int, end: int) -> Iterator[tuple[int, Example]]:
         """Yields the examples between two places of an epoch, each with its number in the corpus."""
@@ -275,14 +277,3 @@ class Stream(IterableDataset):
             records = self._read(piece, 0, size)
             while chunk := list(islice(records, KEYS)):
                 yield row_keys(chunk)
-
-    def _merge_parts(
-        self, parts: tuple[Part, ...], shares: list[NDArray[np.int64]], num_rows: int
-    ) -> dict[str, torch.Tensor]:
-        taken = [(part, rows) for part, rows in zip(parts, shares, strict=True) if len(rows)]
-        if taken:
-            index = np.concatenate([part.index[rows] for part, rows in taken])
-        else:  # every process must run every step
-            taken, index = [(parts[0], np.array([0]))], np.array([PADDING_ROW])
-        columns = merge_rows([take_rows(part.columns, rows) for part, rows in taken])
-        return collate_batch(self.encoder, columns, index, num_rows)

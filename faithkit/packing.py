@@ -171,11 +171,6 @@ def allow_packed_attention(model: Any) -> bool:
     return True
 
 
-def accepts_packed_rows(model: Any) -> bool:
-    """Whether `allow_packed_attention` has changed the model."""
-    return bool(model.config._attn_implementation == NAME_OF_BOTH)
-
-
 def pack_rows(inputs: Mapping[str, Tensor], first_position: int = 0) -> dict[str, Any]:
     """Packs the rows of padded inputs, which have an `attention_mask`.
 
@@ -240,7 +235,8 @@ def packed_attention(
         return _banded(query, key, value, packing, dropout, scaling, reach), None
     assert packing.queries is None or not causal, "a causal token is read with all those before it"
     sizes = (packing.queries or packing.lengths, packing.lengths, packing.lengths)
-    if not causal and _uses_products(query, packing.longest):
+    is_long = packing.longest >= LONG_FP32 if query.dtype == torch.float32 else not is_fused(query)
+    if not causal and is_long and _infers_with_onednn(query):
         return _by_products(query[0], key[0], value[0], *sizes[:2], scaling), None
     sides = (
         side[0, :, : sum(lengths)].split(lengths, dim=1)
@@ -275,12 +271,6 @@ def attend(
     key = key.transpose(1, 2)
     scores = torch.bmm(query, key) if bias is None else torch.baddbmm(bias, query, key)
     return torch.bmm(F.dropout(softmax(scores), dropout), value)
-
-
-def _uses_products(query: Tensor, longest: int) -> bool:
-    """Whether products of oneDNN are the quickest way to the attention of sequences of up to so many tokens."""
-    is_long = longest >= LONG_FP32 if query.dtype == torch.float32 else not is_fused(query)
-    return is_long and _infers_with_onednn(query)
 
 
 def _infers_with_onednn(states: Tensor) -> bool:

@@ -88,7 +88,7 @@ def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", Any]:
     raise_problems(check_checkpoint("--checkpoint", options.checkpoint, *DETECTORS))
     from faithkit_workflows.detectors.loading import kind_of, load_checkpoint, with_threshold
 
-    passages = [read_text(path, "context") for path in options.context]
+    passages = list(dict.fromkeys(read_text(path, "context") for path in options.context))
     answer = read_text(STANDARD_INPUT, "answer") if options.answer == STANDARD_INPUT else options.answer
     if not answer.strip():
         raise UserError("the answer is empty", hint='faithkit check --context FILE "answer"')

@@ -143,18 +143,18 @@ def train(stage: "Stage") -> None:
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
-    from faithkit.training.checkpoints import drop_checkpoints
+    from faithkit.training.checkpoints import drop_checkpoints, find_resume_point
     from faithkit.training.loggers.build_loggers import open_loggers
     from faithkit.training.loggers.logger_results import Finished
     from faithkit.training.task import FinishedTraining, finish_training
-    from faithkit.training.trainer import FSDP, build_trainer, resume_point, seed_and_threads
+    from faithkit.training.trainer import FSDP, build_trainer, seed_and_threads
     from faithkit.weights.load import empty_models
     from faithkit.weights.used_model import seen_before
 
     run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
-    begin = resume_point(run)
+    begin = find_resume_point(run)
     if begin is None and run.metrics.exists():
         log.info("%s is finished and has no checkpoint to resume from; its results are in the folder", run.path)
         return

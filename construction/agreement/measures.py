@@ -27,7 +27,7 @@ An annotator who did not see an item differs from one who marked nothing. Undefi
 are no spans.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -42,7 +42,6 @@ from faithkit.statistics.metric import ACCURACY, CORRELATION, PROPORTION, Metric
 from faithkit.statistics.spread import Statistic, Values
 
 OBSERVED = "agreement"
-SPAN_KINDS = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
 
 
 def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:
@@ -95,7 +94,13 @@ def _pairs(ratings: Ratings) -> Statistic:
 def _mean(values: Values) -> Values:
     defined = np.isfinite(values)
     count = defined.sum(axis=1)
-    return np.where(count > 0, np.where(defined, values, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
+    return _divide(np.where(defined, values, 0).sum(axis=1), count)
+
+
+def _divide(above: Values, below: Values) -> Values:
+    """Divides; NaN where there is nothing to divide by."""
+    defined = below > 1e-12
+    return np.where(defined, above / np.where(defined, below, 1), np.nan)
 
 
 def _fleiss(ratings: Ratings) -> Statistic:
@@ -109,18 +114,14 @@ def _fleiss(ratings: Ratings) -> Statistic:
         agreed, items, *chosen = (weights @ sums).T
         shares = np.stack(chosen, axis=1)
         shares = shares / shares.sum(axis=1, keepdims=True)
-        observed = agreed / items
+        observed, by_chance = agreed / items, (shares**2).sum(axis=1)
+        equal = np.full_like(observed, 1 / len(ratings.categories))
         return {
-            "fleiss_kappa": _beyond(observed, (shares**2).sum(axis=1)),
-            "randolph_kappa": _beyond(observed, np.full_like(observed, 1 / len(ratings.categories))),
+            "fleiss_kappa": _divide(observed - by_chance, 1 - by_chance),
+            "randolph_kappa": _divide(observed - equal, 1 - equal),
         }
 
     return statistic
-
-
-def _beyond(observed: Values, by_chance: Values) -> Values:
-    room = 1 - by_chance
-    return np.where(room > 1e-12, (observed - by_chance) / np.where(room > 1e-12, room, 1), np.nan)
 
 
 def _alphas(ratings: Ratings, ordinal: bool) -> Statistic:
@@ -134,7 +135,10 @@ def _alphas(ratings: Ratings, ordinal: bool) -> Statistic:
         observed = (weights @ sums).reshape(-1, size, size)
         found = {"alpha": alpha(observed, 1 - np.eye(size))}
         if ordinal:
-            found["alpha_ordinal"] = alpha(observed, _ordinal_distances(observed.sum(axis=2)))
+            totals = observed.sum(axis=2)
+            # Two categories are as far apart as there are ratings between their middles.
+            middles = np.cumsum(totals, axis=1) - totals / 2
+            found["alpha_ordinal"] = alpha(observed, (middles[:, :, None] - middles[:, None, :]) ** 2)
         return found
 
     return statistic
@@ -146,14 +150,7 @@ def alpha(coincidences: Values, distances: Values) -> Values:
     n = totals.sum(axis=1)
     disagreed = (coincidences * distances).sum(axis=(1, 2))
     by_chance = (totals[:, :, None] * totals[:, None, :] * distances).sum(axis=(1, 2))
-    defined = by_chance > 1e-12
-    return np.where(defined, 1 - (n - 1) * disagreed / np.where(defined, by_chance, 1), np.nan)
-
-
-def _ordinal_distances(totals: Values) -> Values:
-    """Computes the squared number of ratings between the middles of two categories: [R, K, K]."""
-    middles = np.cumsum(totals, axis=1) - totals / 2
-    return (middles[:, :, None] - middles[:, None, :]) ** 2
+    return 1 - _divide((n - 1) * disagreed, by_chance)
 
 
 def pair_kappas(ratings: Ratings) -> dict[str, float]:
@@ -201,18 +198,20 @@ def marked_items(answered: Iterable[Answered], question: str, place: str) -> lis
         if not isinstance(length, int) or any(one.length != length for one in given):
             hint = 'add "length": the number of characters of the text, the same in all lines of an item'
             raise UserError(f"length is {shorten([one.length for one in given])}", place=where, hint=hint)
-        spans = {one.annotator: [_span(span, length, where) for span in one.answers[question]] for one in given}
-        found.append(Marked(given[0].group, length, spans))
+        marked: dict[str, list[Any]] = {}
+        for one in given:
+            marked[one.annotator] = []
+            for span in one.answers[question]:
+                keys = ("start", "end", "label")
+                start, end, label = [span.get(key) if isinstance(span, Mapping) else None for key in keys]
+                is_place = isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length
+                if not (is_place and isinstance(label, str)):
+                    hint = f'{{"start": 0, "end": {length}, "label": "..."}} at most'
+                    problem = f"no span of a text of {length} characters: {shorten(span)}"
+                    raise UserError(problem, place=where, hint=hint)
+                marked[one.annotator].append((start, end, label))
+        found.append(Marked(given[0].group, length, marked))
     return found
-
-
-def _span(span: Any, length: int, place: str) -> tuple[int, int, str]:
-    values = [span.get(name) for name in ("start", "end", "label")] if isinstance(span, Mapping) else [None] * 3
-    start, end, label = values
-    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length and isinstance(label, str):
-        return start, end, label
-    hint = f'{{"start": 0, "end": {length}, "label": "..."}} at most'
-    raise UserError(f"no span of a text of {length} characters: {shorten(span)}", place=place, hint=hint)
 
 
 def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> ScoredMetrics:
@@ -220,61 +219,40 @@ def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> Sco
     if not items:
         return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
     groups = Groups.of(item.group for item in items)
-    return bootstrap(groups, _span_statistic(items, groups), kinds=SPAN_KINDS, num_resamples=num_resamples)
-
-
-def _span_statistic(items: Sequence[Marked], groups: Groups) -> Statistic:
-    categories, counted = _coincidences(items)
-    size = len(categories)
-    characters = groups.sums(counted.reshape(len(items), -1))
-    overlaps = groups.sums([_overlaps(item) for item in items])
+    # A text is cut where any annotation changes: the length of each piece, and each annotator's labels on it.
+    pieces: list[list[tuple[int, list[frozenset[str]]]]] = []
+    for item in items:
+        edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
+        cut = []
+        for start, end in pairwise(sorted(edges)):
+            given = [
+                frozenset(label for first, last, label in spans if first <= start and end <= last)
+                for spans in item.spans.values()
+            ]
+            cut.append((end - start, given))
+        pieces.append(cut)
+    # A category is a set of labels. Characters that both of a pair mark, with any label and with the same, and those
+    # of one plus the other; and Krippendorff's coincidences of characters.
+    names = sorted({labels for of_item in pieces for _, given in of_item for labels in given}, key=sorted)
+    index, size = {name: place for place, name in enumerate(names)}, len(names)
+    counted = np.zeros((len(items), size, size))
+    marked = np.zeros((len(items), 4))
+    for place, of_item in enumerate(pieces):
+        for length, given in of_item:
+            counts = np.bincount([index[labels] for labels in given], minlength=size)
+            counted[place] += length * (np.outer(counts, counts) - np.diag(counts)) / (len(given) - 1)
+            for first, second in combinations(given, 2):
+                both, either = bool(first) and bool(second), bool(first) + bool(second)
+                marked[place] += np.multiply(length, (both, len(first & second), either, len(first) + len(second)))
+    characters, overlaps = groups.sums(counted.reshape(len(items), -1)), groups.sums(marked)
 
     def statistic(weights: Values) -> dict[str, Values]:
         both, both_typed, either, either_typed = (weights @ overlaps).T
         return {
-            "char_f1": _ratio(2 * both, either),
-            "typed_char_f1": _ratio(2 * both_typed, either_typed),
+            "char_f1": _divide(2 * both, either),
+            "typed_char_f1": _divide(2 * both_typed, either_typed),
             "char_alpha": alpha((weights @ characters).reshape(-1, size, size), 1 - np.eye(size)),
         }
 
-    return statistic
-
-
-def _ratio(above: Values, below: Values) -> Values:
-    return np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
-
-
-def _stretches(item: Marked) -> Iterator[tuple[int, list[frozenset[str]]]]:
-    """Cuts a text where any annotation changes: the length of each piece, and each annotator's labels on it."""
-    edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
-    for start, end in pairwise(sorted(edges)):
-        labels = (
-            frozenset(label for first, last, label in spans if first <= start and end <= last)
-            for spans in item.spans.values()
-        )
-        yield end - start, list(labels)
-
-
-def _overlaps(item: Marked) -> tuple[float, float, float, float]:
-    """Counts characters that both of a pair mark, with any label and with the same; and those of one plus the other."""
-    both = both_typed = either = either_typed = 0
-    for size, labels in _stretches(item):
-        for first, second in combinations(labels, 2):
-            both += size * (bool(first) and bool(second))
-            either += size * (bool(first) + bool(second))
-            both_typed += size * len(first & second)
-            either_typed += size * (len(first) + len(second))
-    return both, both_typed, either, either_typed
-
-
-def _coincidences(items: Sequence[Marked]) -> tuple[list[frozenset[str]], Values]:
-    """Computes Krippendorff's coincidences of characters, [items, K, K], with the sets of labels that they count."""
-    found = [list(_stretches(item)) for item in items]
-    names = sorted({labels for stretches in found for _, given in stretches for labels in given}, key=sorted)
-    index = {name: place for place, name in enumerate(names)}
-    counted = np.zeros((len(items), len(names), len(names)))
-    for place, stretches in enumerate(found):
-        for size, given in stretches:
-            counts = np.bincount([index[labels] for labels in given], minlength=len(names))
-            counted[place] += size * (np.outer(counts, counts) - np.diag(counts)) / (len(given) - 1)
-    return names, counted
+    kinds = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
+    return bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)

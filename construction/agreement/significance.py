@@ -20,9 +20,6 @@ from faithkit.scores.board import correct_by_holm
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, mean_statistic
 from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
 
-# Labels whose share should be low.
-LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
@@ -71,16 +68,20 @@ def columns_of(
     return found
 
 
-def shares_of(
-    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels | None = None
-) -> dict[str, dict[str, float]]:
-    """Collects the share of each label by item, over the items to which its question was answered."""
-    found: dict[str, dict[str, float]] = {}
+def measure_shares(
+    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels | None = None, *, num_resamples: int = 1000
+) -> dict[str, Metric]:
+    """Computes `<question>=<label>/share` over the items to which the question was answered."""
+    groups = {f"{one.system or ''}/{one.context}": one.group for one in answered}
+    found = {}
     for question in (name for name, kind in kinds.items() if kind == NOMINAL):
         given = [one for one in answered if labels_in(one.answers.get(question, ()))]
         for label in _labels_of(given, question, labels) if given else ():
-            values = _means((one, float(label in labels_in(one.answers[question]))) for one in given)
-            found[f"{question}={label}"] = {f"{s}/{item}": v for s, of in values.items() for item, v in of.items()}
+            means = _means((one, float(label in labels_in(one.answers[question]))) for one in given)
+            values = {f"{system}/{item}": value for system, of in means.items() for item, value in of.items()}
+            rows = Groups.of(groups[item] for item in values)
+            scored = _evaluate_mean(rows, list(values.values()), PROPORTION).score(num_resamples=num_resamples)
+            found[f"{question}={label}/share"] = scored.metrics["mean"]
     return found
 
 
@@ -105,7 +106,7 @@ def compare_column(
     """Compares every system of a column with the best, in the order of the systems."""
     from scipy.stats import wilcoxon
 
-    less = column.rpartition("=")[2].lower() in LESS_IS_BETTER
+    less = column.rpartition("=")[2].lower() in ("hallucination", "generic", "no", "inaccurate")
     averages = {system: float(np.mean(list(of.values()))) for system, of in scores.items()}
     best = (min if less else max)(averages, key=averages.__getitem__)
     found = []
@@ -124,15 +125,10 @@ def compare_column(
             p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")
             compared = replace(compared, difference=difference, p_wilcoxon=p)
         found.append(compared)
-    return _corrected(found)
+    tested = [row.p_wilcoxon for row in found if np.isfinite(row.p_wilcoxon)]
+    corrected = iter(correct_by_holm(tested))
+    return [replace(row, p_holm=next(corrected)) if np.isfinite(row.p_wilcoxon) else row for row in found]
 
 
 def _evaluate_mean(groups: Groups, values: ArrayLike, kind: MetricKind) -> Evaluation:
     return Evaluation(groups=groups, statistic=mean_statistic(groups, {"mean": values}), kinds=kind)
-
-
-def _corrected(rows: Sequence[Compared]) -> list[Compared]:
-    """Corrects the p-values for their number (Holm)."""
-    tested = [row.p_wilcoxon for row in rows if np.isfinite(row.p_wilcoxon)]
-    corrected = iter(correct_by_holm(tested))
-    return [replace(row, p_holm=next(corrected) if np.isfinite(row.p_wilcoxon) else float("nan")) for row in rows]

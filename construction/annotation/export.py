@@ -110,7 +110,10 @@ def read_export(
             report.count("task twice", place, f"row {row.id} is another task too")
         others.add(task.get("id"))
         for annotation in annotations:
-            where, annotator = f"{place}, annotation {annotation.get('id', '?')}", _annotator(annotation)
+            where, given = f"{place}, annotation {annotation.get('id', '?')}", annotation.get("completed_by")
+            if isinstance(given, Mapping):  # a number, or an object with an address
+                given = given.get("email") or given.get("username") or given.get("id")
+            annotator = "unknown" if given is None else str(given)
             if annotation.get("was_cancelled"):
                 report.count("cancelled annotation", where, f"of row {row.id}, by {annotator}")
                 continue
@@ -150,14 +153,6 @@ def _tasks(path: Path) -> Iterator[tuple[str, Mapping[str, Any], list[Mapping[st
         yield place, task, annotations
 
 
-def _annotator(annotation: Mapping[str, Any]) -> str:
-    """Names an annotator, for whom Label Studio gives a number or an object with an address."""
-    given = annotation.get("completed_by")
-    if isinstance(given, Mapping):
-        given = given.get("email") or given.get("username") or given.get("id")
-    return "unknown" if given is None else str(given)
-
-
 def _answers(
     scheme: Scheme, row: AnnotationRow, annotation: Mapping[str, Any], place: str, report: ExportReport
 ) -> Answers:
@@ -178,7 +173,12 @@ def _answers(
         if question.kind == SPANS:
             known.add(question.flags_name)
             spans = question.read([*given, *values.get(question.flags_name, ())])
-            answers[question.name] = _to_original(spans, row, place, report)
+            check_spans(spans, shown_text(row.text))
+            for span in spans:
+                span |= {name: to_original(row.text, span[name]) for name in ("start", "end")}
+            answers[question.name], overlaps = join_overlaps(spans)
+            for _ in range(overlaps):
+                report.count("overlapping spans", place, f"in row {row.id}")
         elif given:
             answers[question.name] = question.read(given)
         elif question.is_required:
@@ -186,18 +186,6 @@ def _answers(
     if unknown := sorted(values.keys() - known):
         raise BadAnswer("unknown question", f"the scheme has no tag {shorten(unknown[0])}")
     return answers
-
-
-def _to_original(
-    spans: list[dict[str, Any]], row: AnnotationRow, place: str, report: ExportReport
-) -> list[dict[str, Any]]:
-    """Converts spans of the shown text to the original one, joined where they overlap."""
-    check_spans(spans, shown_text(row.text))
-    places = [{name: to_original(row.text, span[name]) for name in ("start", "end")} for span in spans]
-    joined, overlaps = join_overlaps([span | place for span, place in zip(spans, places, strict=True)])
-    for _ in range(overlaps):
-        report.count("overlapping spans", place, f"in row {row.id}")
-    return joined
 
 
 def to_line(annotation: Annotation, row: AnnotationRow) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from construction.annotation.annotation_questions import SPANS, Answers
@@ -27,13 +26,12 @@ from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_numbered_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
 
-_BREAK = re.compile("\r\n?")
 _NUL, _REPLACEMENT = "\0", "\ufffd"  # browsers replace NUL
 
 
 def shown_text(text: str) -> str:
     """Rewrites a text as a browser shows it: with "\\n" as the only line break, and without NUL."""
-    return _BREAK.sub("\n", text).replace(_NUL, _REPLACEMENT)
+    return re.sub("\r\n?", "\n", text).replace(_NUL, _REPLACEMENT)
 
 
 def to_shown(text: str, offset: int) -> int:
@@ -85,16 +83,6 @@ class AnnotationRow:
         """Gives the text that is annotated, as in the dataset: the last of the texts."""
         return list(self.texts.values())[-1]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Converts to a line of rows.jsonl."""
-        return {
-            "id": self.id,
-            "system": self.system,
-            "texts": dict(self.texts),
-            "suggested": self.suggested,
-            "example": self.example.to_dict(),
-        }
-
 
 def make_row(
     scheme: Scheme, example: Example, prediction: Prediction | None, *, suggest: bool, system: str | None
@@ -117,50 +105,47 @@ def write_project(folder: Path, scheme: Scheme, rows: Iterable[AnnotationRow], m
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = list(rows)
-    fields = list(kept[0].texts) if kept else []
-    write_jsonl(folder / ROWS, ({"scheme": scheme.name, **row.to_dict()} for row in kept))
-    write_json(folder / TASKS, [task_of(scheme, row, model) for row in kept])
-    write_text(folder / CONFIG, label_config(scheme, fields))
-    return len(kept)
-
-
-def label_config(scheme: Scheme, fields: Iterable[str]) -> str:
-    """Writes the labelling configuration as XML: the texts under their titles, then the questions."""
+    *_, target = fields = list(kept[0].texts)  # of the last one the questions are asked
+    lines = (
+        {
+            "scheme": scheme.name,
+            "id": row.id,
+            "system": row.system,
+            "texts": dict(row.texts),
+            "suggested": row.suggested,
+            "example": row.example.to_dict(),
+        }
+        for row in kept
+    )
+    write_jsonl(folder / ROWS, lines)
+    tasks = []
+    for row in kept:
+        data = {KEY: row.id, **{name: shown_text(text) for name, text in row.texts.items()}}
+        results = []
+        for question in scheme.questions:
+            if (answer := row.suggested.get(question.name)) is None:
+                continue
+            if question.kind == SPANS:
+                places = [{name: to_shown(row.text, span[name]) for name in ("start", "end")} for span in answer]
+                answer = [span | place for span, place in zip(answer, places, strict=True)]
+            results += question.results(answer, target, data[target])
+        tasks.append({"data": data, "predictions": [{"model_version": model, "result": results}] if results else []})
+    write_json(folder / TASKS, tasks)
     view = Element("View")
     SubElement(view, "Style").text = STYLE
-    *shown, target = fields
-    for field in shown:
-        _add_text(view, field)
     spans = [question for question in scheme.questions if question.kind == SPANS]
-    for marking in spans:  # their labels are shown above the text
-        marking.add_to(view, target)
-    _add_text(view, target)
+    for field in fields:
+        for marking in spans if field == target else ():  # their labels are shown above the text
+            marking.add_to(view, target)
+        SubElement(view, "Header", {"value": field.capitalize(), "size": "4"})
+        # The type is named because Label Studio in its secure mode would take the text for an address.
+        SubElement(view, "Text", {"name": field, "value": f"${field}", "valueType": "text", "saveTextResult": "yes"})
     for question in scheme.questions:
         if question not in spans:
             question.add_to(view, target)
     indent(view)
-    return f"{tostring(view, encoding='unicode')}\n"
-
-
-def _add_text(view: Element, field: str) -> None:
-    SubElement(view, "Header", {"value": field.capitalize(), "size": "4"})
-    # The type is named because Label Studio in its secure mode would take the text for an address.
-    SubElement(view, "Text", {"name": field, "value": f"${field}", "valueType": "text", "saveTextResult": "yes"})
-
-
-def task_of(scheme: Scheme, row: AnnotationRow, model: str) -> dict[str, Any]:
-    """Makes one task as Label Studio imports it."""
-    data = {KEY: row.id, **{name: shown_text(text) for name, text in row.texts.items()}}
-    target = list(row.texts)[-1]
-    results = []
-    for question in scheme.questions:
-        if (answer := row.suggested.get(question.name)) is None:
-            continue
-        if question.kind == SPANS:
-            places = [{name: to_shown(row.text, span[name]) for name in ("start", "end")} for span in answer]
-            answer = [span | place for span, place in zip(answer, places, strict=True)]
-        results += question.results(answer, target, data[target])
-    return {"data": data, "predictions": [{"model_version": model, "result": results}] if results else []}
+    write_text(folder / CONFIG, f"{tostring(view, encoding='unicode')}\n")
+    return len(kept)
 
 
 def read_rows(project: Path) -> tuple[Scheme, dict[str, AnnotationRow]]:

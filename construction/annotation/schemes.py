@@ -16,7 +16,6 @@ from data_modules.reading.fields import WIZARD
 from faithkit.choices import UNANSWERABLE
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
-_ROUNDS = re.compile(r"\s*A\s*\d+\s*[:：]")
 _BREAKS = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -26,7 +25,7 @@ def rounds_text(example: Example) -> str:
     In rounds A asks and B answers. If B opens the dialogue, A's first turn is empty; successive turns of one speaker
     are joined. Line breaks within a turn become spaces, since they could look like turns.
     """
-    if not example.history and _ROUNDS.match(example.response):
+    if not example.history and re.match(r"\s*A\s*\d+\s*[:：]", example.response):
         return example.response
     turns: list[tuple[str, list[str]]] = [("A", [])]
     given = [("B" if turn.speaker == WIZARD else "A", turn.text) for turn in example.history]
@@ -176,7 +175,6 @@ def _verdict(example: Example, prediction: Prediction | None) -> Answers:
     return {"faithful": [by_label[label]]} if label in by_label else {}
 
 
-_FAITHFUL_ONLY = ("faithful", "Faithful")
 _HALLUCINATED_ONLY = ("hallucinated", YES)
 
 SCHEMES = {
@@ -188,11 +186,7 @@ SCHEMES = {
             texts=grounded_texts,
             questions=(
                 Question(
-                    CHOICES,
-                    "begin",
-                    "Is the response supported by the knowledge?",
-                    labels=BEGIN_LABELS,
-                    multiple=True,
+                    CHOICES, "begin", "Is the response supported by the knowledge?", labels=BEGIN_LABELS, multiple=True
                 ),
                 Question(CHOICES, "vrm", "Which speech acts does it use?", labels=VRM_LABELS, multiple=True),
                 Question(
@@ -335,7 +329,7 @@ SCHEMES = {
                     when=("interpretable", YES),
                 ),
                 *(
-                    Question(RATING, name, f"{name.capitalize()}: {meaning}", highest=4, when=_FAITHFUL_ONLY)
+                    Question(RATING, name, f"{name.capitalize()}: {meaning}", highest=4, when=("faithful", "Faithful"))
                     for name, meaning in QUALITIES_OF_TALK.items()
                 ),
             ),

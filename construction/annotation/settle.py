@@ -109,7 +109,13 @@ def _settle_row(
         if question.name not in differing:
             answers[question.name] = all_given[0]
         elif question.kind == TEXT and rule in (MAJORITY, SEVERE):
-            answers[question.name] = _text_of_nearest(question, given, answers)
+            # That of the annotator who agrees with most of the settled answers; of equals the first by name.
+            by_fit = {}
+            for one in given:
+                if question.name in one.answers:
+                    agreed = sum(one.answers.get(name) == answer for name, answer in answers.items())
+                    by_fit[-agreed, one.annotator] = str(one.answers[question.name])
+            answers[question.name] = by_fit[min(by_fit)]
         elif (settled := settle_question(question, [one.answers.get(question.name) for one in given], rule)) is None:
             left.append(question.name)
         else:
@@ -132,25 +138,21 @@ def settle_question(question: Question, answers: Sequence[Any], rule: str) -> An
     if question.kind == SPANS:
         return _settle_spans(question, given, len(answers) / 2 if rule == MAJORITY else 0)
     if question.kind == CHOICES:
-        return _settle_labels(question, answers, rule)
+        counts = Counter(label for answer in given for label in answer)
+        if question.multiple:
+            least = len(answers) / 2 if rule == MAJORITY else 0
+            return [label for label in question.labels if counts[label] > least] or None
+        if rule == SEVERE:
+            return [next(label for label in question.labels if counts[label])] if counts else None
+        unanswered = sum(not answer for answer in answers)  # counts as an answer, which may have the majority
+        (best, most), *others = counts.most_common() or [("", 0)]
+        tied = unanswered >= most or any(count == most for _, count in others)
+        return None if tied else [best]
     if rule == SEVERE:
         return min(given)
     ordered = sorted(given)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return low if low == high else None
-
-
-def _settle_labels(question: Question, answers: Sequence[Any], rule: str) -> list[str] | None:
-    counts = Counter(label for answer in answers for label in answer or ())
-    if question.multiple:
-        least = len(answers) / 2 if rule == MAJORITY else 0
-        return [label for label in question.labels if counts[label] > least] or None
-    if rule == SEVERE:
-        return [next(label for label in question.labels if counts[label])] if counts else None
-    unanswered = sum(not answer for answer in answers)  # counts as an answer, which may have the majority
-    (best, most), *others = counts.most_common() or [("", 0)]
-    tied = unanswered >= most or any(count == most for _, count in others)
-    return None if tied else [best]
 
 
 def _settle_spans(question: Question, answers: Sequence[list[dict[str, Any]]], least: float) -> list[dict[str, Any]]:
@@ -179,16 +181,6 @@ def _settle_spans(question: Question, answers: Sequence[list[dict[str, Any]]], l
         else:
             pieces.append(piece)
     return pieces
-
-
-def _text_of_nearest(question: Question, given: Sequence[Annotation], answers: Answers) -> str:
-    """Chooses the text of the annotator who agrees with most of the settled answers; of equals the first by name."""
-    writers = [one for one in given if question.name in one.answers]
-    best = min(
-        writers,
-        key=lambda one: (-sum(one.answers.get(name) == answer for name, answer in answers.items()), one.annotator),
-    )
-    return str(best.answers[question.name])
 
 
 def open_rows_to_decide(
@@ -224,27 +216,21 @@ def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], 
             continue
         if row in found:
             raise UserError(f"row {shorten(row)} has two lines", place=place, hint="keep one of them")
-        found[row] = check_answers(scheme, rows[row], values.get(key), place)
+        hint = "see the answers of the annotators in the same line"
+        if not isinstance(given := values.get(key), Mapping):
+            raise UserError(f"answers must be an object by question, got {shorten(given)}", place=place, hint=hint)
+        found[row] = {}
+        for name, answer in given.items():
+            question = scheme.question(name)
+            if question is None:
+                known = ", ".join(question.name for question in scheme.questions)
+                raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
+            try:
+                read = question.read([result["value"] for result in question.results(answer, "", rows[row].text)])
+                if question.kind == SPANS:
+                    check_spans(read, rows[row].text)
+                    read, _ = join_overlaps(read)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise UserError(f"{name}: {error}", place=place, hint=hint) from error
+            found[row][name] = read
     return found
-
-
-def check_answers(scheme: Scheme, row: AnnotationRow, answers: Any, place: str) -> Answers:
-    """Checks a person's answers; spans count characters of the row's text."""
-    hint = "see the answers of the annotators in the same line"
-    if not isinstance(answers, Mapping):
-        raise UserError(f"answers must be an object by question, got {shorten(answers)}", place=place, hint=hint)
-    checked: Answers = {}
-    for name, answer in answers.items():
-        question = scheme.question(name)
-        if question is None:
-            known = ", ".join(question.name for question in scheme.questions)
-            raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
-        try:
-            read = question.read([result["value"] for result in question.results(answer, "", row.text)])
-            if question.kind == SPANS:
-                check_spans(read, row.text)
-                read, _ = join_overlaps(read)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{name}: {error}", place=place, hint=hint) from error
-        checked[name] = read
-    return checked

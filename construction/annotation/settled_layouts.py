@@ -23,12 +23,6 @@ from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.records import Example
 
-BEGIN_WORDS = {
-    "Faithful": "Fully attributable",
-    "Hallucination": "Not fully attributable",
-    "Generic": "Generic",
-}
-
 
 class Answered(NamedTuple):
     """A row with its settled answers."""
@@ -61,13 +55,19 @@ def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             source_id = f"{example.group}:{len(sources)}"
             sources[source_id] = source
         counts["responses"] += 1
+        labels = []
+        for span in one.answers.get("spans", ()):
+            start, end, flags = span["start"], span["end"], span.get("flags", ())
+            quoted = {"start": start, "end": end, "text": example.response[start:end]}
+            marks = {flag: flag in flags for flag in ("implicit_true", "due_to_null")}
+            labels.append({**quoted, "meta": "", "label_type": span["label"], **marks})
         responses.append(
             {
                 "id": row.id,
                 "source_id": source_id,
                 "model": one.model,
                 "temperature": example.meta.get("temperature"),
-                "labels": [_label(span, example.response) for span in one.answers.get("spans", ())],
+                "labels": labels,
                 "split": example.split if example.split in ("train", "test") else "test",
                 "quality": (one.answers.get("quality") or [GOOD])[0],
                 "response": example.response,
@@ -79,18 +79,19 @@ def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     return counts
 
 
-def _label(span: Mapping[str, Any], response: str) -> dict[str, Any]:
-    start, end, flags = span["start"], span["end"], span.get("flags", ())
-    marks = {flag: flag in flags for flag in ("implicit_true", "due_to_null")}
-    return {"start": start, "end": end, "text": response[start:end], "meta": "", "label_type": span["label"], **marks}
-
-
 def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
     question = next((turn.text for turn in reversed(example.history) if turn.speaker == SEEKER), "")
     task = str(example.meta.get("task") or ("QA" if question else "Summary"))
     info: Any = example.knowledge
     if task == "Data2txt":
-        info = _fields(example.knowledge)
+        # Lines `name: value`; nested names keep their dots, which reads the same.
+        info, last = {}, None
+        for line in example.knowledge.split("\n"):
+            name, colon, value = line.partition(": ")
+            if colon and name not in info:
+                last, info[name] = name, value
+            elif last is not None:
+                info[last] += f"\n{line}"
         if render(info) != example.knowledge:
             counts["data-to-text sources that are no list of fields: written as summaries"] += 1
             task, info = "Summary", example.knowledge
@@ -99,19 +100,6 @@ def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
     task = task if task in CORPORA else "Summary"
     corpus = str(example.meta.get("corpus") or CORPORA[task])
     return {"task_type": task, "source": corpus, "source_info": info, "prompt": ""}
-
-
-def _fields(text: str) -> dict[str, str]:
-    """Reads the lines `name: value` of a data source back; nested names keep their dots, which reads the same."""
-    found: dict[str, str] = {}
-    last = None
-    for line in text.split("\n"):
-        name, colon, value = line.partition(": ")
-        if colon and name not in found:
-            last, found[name] = name, value
-        elif last is not None:
-            found[last] += f"\n{line}"
-    return found
 
 
 def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
@@ -218,6 +206,7 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
 
     A table has no room for tabs and line breaks: they become spaces, and such rows are counted.
     """
+    words = {"Faithful": "Fully attributable", "Hallucination": "Not fully attributable", "Generic": "Generic"}
     counts: Counter[str] = Counter()
     rows = []
     for one in answered:
@@ -227,7 +216,7 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             continue
         message = example.history[-1].text if example.history else ""
         cells = [one.model, example.source, example.knowledge, message, example.response]
-        cells.append(BEGIN_WORDS[answers["faithful"][0]])
+        cells.append(words[answers["faithful"][0]])
         counts["white space made plain"] += any(" ".join(cell.split()) != cell for cell in cells)
         counts["rows"] += 1
         rows.append(cells)

@@ -13,10 +13,6 @@ from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, Message, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 
-NO_REPLY = "no reply"
-MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on
-LOCAL_CHUNK_SIZE = 256  # local engines batch by length, so all rows of a chunk may come at its end
-MIN_ROUNDS = 16  # of concurrent requests in a chunk, so that few connections idle at its end
 Build = Callable[[EngineOptions], TextEngine]
 
 
@@ -32,11 +28,6 @@ class ModelReply:
     text: str
     finished: bool = True
     probabilities: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def likeliest(self) -> str:
-        """The most probable choice; empty without choices."""
-        return max(self.probabilities, key=lambda choice: self.probabilities[choice], default="")
 
 
 @dataclass(kw_only=True)
@@ -69,8 +60,9 @@ class Ask(Work):
 
     def settings(self) -> dict[str, Any]:
         """Collects what the replies depend on."""
+        keys = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`
         return {
-            "model": {key: getattr(self.options, key) for key in MODEL_KEYS},
+            "model": {key: getattr(self.options, key) for key in keys},
             "prompts": {prompt.name: prompt.fingerprint for prompt in self.prompts.values()},
             "decoding": asdict(self.decoding),
             "choices": list(self.choices),
@@ -80,8 +72,9 @@ class Ask(Work):
     def chunk_size(self) -> int:
         """The number of rows in a chunk."""
         if self.options.name in (AUTO, TRANSFORMERS):
-            return LOCAL_CHUNK_SIZE
-        return max(CHUNK_SIZE, MIN_ROUNDS * self.options.concurrency)
+            return 256  # local engines batch by length, so all rows of a chunk may come at its end
+        # Many rounds of concurrent requests, so that few connections idle at the end.
+        return max(CHUNK_SIZE, 16 * self.options.concurrency)
 
     def open(self) -> str:
         """Loads the model."""
@@ -105,7 +98,7 @@ class Ask(Work):
         for reply in self._engine.generate(requests, self.decoding):
             row = by_id[reply.id]
             if reply.problem or not reply.texts:
-                yield failed_row(row[KEY], NO_REPLY, reply.problem)
+                yield failed_row(row[KEY], "no reply", reply.problem)
                 continue
             probabilities = weighed[reply.id].probabilities if reply.id in weighed else {}
             yield read_row(row, self.read, ModelReply(reply.texts[0], reply.finished[0], probabilities))

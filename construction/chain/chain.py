@@ -25,7 +25,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -48,7 +48,6 @@ from construction.chain.steps import (
     failure_names,
     is_failed,
     join_branches,
-    num_tries,
     run_in_order,
 )
 from faithkit import signals
@@ -94,10 +93,6 @@ class StepRecord:
     seconds: float = 0.0
     usage: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
-
-    def set_failures(self, failures: Counter[str], path: Path) -> None:
-        """Stores the counts of failed rows and the size of the file."""
-        self.failures, self.size = dict(sorted(failures.items())), path.stat().st_size
 
     def __str__(self) -> str:
         failures = ", ".join(f"{number:,} {why}" for why, number in self.failures.items())
@@ -187,21 +182,18 @@ class Chain:
         for name in self.manifest.steps.keys() - self.steps.keys():  # a model that was removed
             self._delete_rows(self.manifest.steps.pop(name).file)
         for step in self.steps.values():
-            record = self._valid_record(step)
+            record, path = self.manifest.steps.get(step.name), self.path(step.name)
+            if record is not None and (record.signature, record.made_of, record.file) != self._identity(step):
+                record = None
+            if record and record.state != RUNNING and not (path.exists() and path.stat().st_size == record.size):
+                log.warning("%s: its rows were changed since they were made: the step is made again", step.name)
+                record = None
+            record = record or self._begin(step)
             if record.state == RUNNING:
                 self._make_rows(step, record, progress)
             if isinstance(step, Step) and record.failures:
                 self._repair(step, record, retry_failed, progress)
             log.info("%s: %s", step.name, record)
-
-    def _valid_record(self, step: AnyStep) -> StepRecord:
-        """Gives the record of a step whose rows are still valid, or begins the step again."""
-        known, path = self.manifest.steps.get(step.name), self.path(step.name)
-        if known is not None and (known.signature, known.made_of, known.file) == self._identity(step):
-            if known.state == RUNNING or (path.exists() and path.stat().st_size == known.size):
-                return known
-            log.warning("%s: its rows were changed since they were made: the step is made again", step.name)
-        return self._begin(step)
 
     def _identity(self, step: AnyStep) -> tuple[str, dict[str, str], str]:
         """Gives what identifies a step's rows: its signature, the rows that they are made of, and their file."""
@@ -253,15 +245,23 @@ class Chain:
                     failures.update(failure_names(row))
                 total = sum(self.manifest.steps[name].rows for name in step.after) or None
                 bar = tqdm(total=total, initial=num_rows, desc=step.name, unit="row", disable=not progress)
+                rows = iter(step.read()) if isinstance(step, Source) else self._inputs(step)
+                size = CHUNK_SIZE if isinstance(step, Source) else step.work.chunk_size
                 with bar:
-                    for chunk in self._missing_chunks(step, num_rows, bar.update):
-                        for row in chunk:
+                    for chunk in batched(islice(rows, num_rows, None), size):
+                        signals.check()
+                        made: Iterable[Row] = chunk
+                        if isinstance(step, Step):
+                            made = run_in_order(step.name, step.work, chunk, bar.update)
+                        for row in made:
                             file.append(row)
                             failures.update(failure_names(row))
                             num_rows += 1
                         file.sync()
-            record.rows, record.state = num_rows, DONE
-            record.set_failures(failures, path)
+                        if isinstance(step, Source):
+                            bar.update(len(chunk))
+            record.rows, record.state, record.size = num_rows, DONE, path.stat().st_size
+            record.failures = dict(sorted(failures.items()))
 
     @contextmanager
     def _opened(self, step: AnyStep) -> Iterator[str]:
@@ -275,23 +275,6 @@ class Chain:
             record.usage = (step.work.close() if isinstance(step, Step) else "") or record.usage
             record.seconds, record.ended = round(record.seconds + time.monotonic() - began, 3), _now()
             self.manifest.write()
-
-    def _missing_chunks(self, step: AnyStep, start: int, advance: Callable[[int], object]) -> Iterator[Iterable[Row]]:
-        """Yields the missing rows of a step by chunks.
-
-        Args:
-            start: The number of finished rows.
-            advance: Receives the number of rows that were made, before they can be written.
-        """
-        if isinstance(step, Source):
-            for rows in batched(islice(iter(step.read()), start, None), CHUNK_SIZE):
-                signals.check()
-                yield rows
-                advance(len(rows))
-            return
-        for rows in batched(islice(self._inputs(step), start, None), step.work.chunk_size):
-            signals.check()
-            yield run_in_order(step.name, step.work, rows, advance)
 
     def _repair(self, step: Step, record: StepRecord, retry: bool, progress: bool) -> None:
         """Makes failed rows again: those that an earlier step has replaced, and with `retry` those of this step.
@@ -312,7 +295,7 @@ class Chain:
         def repaired() -> Iterator[Row]:
             for chunk in batched(pairs(), step.work.chunk_size):
                 signals.check()
-                inputs = [{**before, TRIES: num_tries(old)} for old, before in chunk if must_redo(old, before)]
+                inputs = [{**before, TRIES: old[FAILURE][TRIES]} for old, before in chunk if must_redo(old, before)]
                 made = {row[KEY]: row for row in run_in_order(step.name, step.work, inputs)} if inputs else {}
                 for old, before in chunk:
                     row = made.get(old[KEY], before if is_failed(old) and is_failed(before) else old)
@@ -322,8 +305,8 @@ class Chain:
         with self._opened(step) as engine:
             total, name = record.rows, f"{step.name}, failed rows"
             write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row", disable=not progress))
-            record.engine = engine
-            record.set_failures(failures, path)
+            record.engine, record.size = engine, path.stat().st_size
+            record.failures = dict(sorted(failures.items()))
 
 
 def _now() -> str:

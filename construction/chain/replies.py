@@ -28,8 +28,6 @@ from faithkit.words import unicode_words, word_set
 EMPTY, REFUSAL, ECHO = "empty", "refusal", "repeats the prompt"
 LANGUAGE, TOO_LONG, CUT = "other language", "over the limit", "cut off"
 ECHO_WORDS = 8  # too many for a coincidence
-LEAST_WORDS = 6  # of a text whose language is judged
-LEAST_LETTERS = 4
 FOREIGN_SHARE = 0.15
 ENGLISH = "en"
 
@@ -129,9 +127,9 @@ def _runs_of(words: list[str]) -> set[tuple[str, ...]]:
 def _is_english(text: str, words: list[str]) -> bool:
     letters = [character for character in text if character.isalpha()]
     latin = sum(character < "\u0250" or "\u1e00" <= character < "\u1f00" for character in letters)
-    if len(letters) >= LEAST_LETTERS and 2 * latin < len(letters):
+    if len(letters) >= 4 and 2 * latin < len(letters):
         return False
-    if len(words) < LEAST_WORDS:
+    if len(words) < 6:
         return True
     english = sum(word in _ENGLISH for word in words)
     foreign = max(sum(word in language for word in words) for language in _FOREIGN.values())

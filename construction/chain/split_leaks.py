@@ -19,7 +19,6 @@ from faithkit.words import unicode_words
 MAX_TEXTS = 50_000
 MAX_PAIRS = 20  # in a report
 RUN_LENGTH = 3  # words
-NUM_HASHES = 2**22  # columns of the runs; two runs rarely have one
 TRAIN, PAIRS = "train", "pairs"
 
 
@@ -101,7 +100,7 @@ class _RunIndex:
 
         options = {"binary": True, "norm": None, "alternate_sign": False}
         self.keys, self.near = list(held_out), near
-        self.vectorizer = HashingVectorizer(analyzer=_runs, n_features=NUM_HASHES, **options)
+        self.vectorizer = HashingVectorizer(analyzer=_runs, n_features=2**22, **options)  # two runs rarely have one
         self.matrix = self.vectorizer.transform([one.text for one in held_out.values()])
         self.sizes = self.matrix.getnnz(axis=1)
 

@@ -56,11 +56,6 @@ def is_failed(row: Mapping[str, Any]) -> bool:
     return FAILURE in row
 
 
-def num_tries(row: Mapping[str, Any]) -> int:
-    """Counts how often a failed row was tried."""
-    return int(row[FAILURE][TRIES])
-
-
 def failure_names(row: Mapping[str, Any]) -> list[str]:
     """Names the step and the kind of a row's failure; none if it did not fail."""
     return [f"{row[FAILURE]['step']}: {row[FAILURE]['why']}"] if is_failed(row) else []

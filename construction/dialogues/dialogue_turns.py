@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 from construction.chain.steps import KEY, Row, Source
@@ -54,20 +53,19 @@ class DialogueTurns:
             UserError: No turn has one of the tags.
         """
         report = ReadReport(self.block["on_bad_row"])
-        chosen = (e for e in read_examples(self.dataset, self.split, report) if self._is_wanted(e, report))
         number = 0
-        for number, example in enumerate(islice(chosen, self.limit), start=1):  # noqa: B007
+        for example in read_examples(self.dataset, self.split, report):
+            if self.tags and not {tag.strip().lower() for tag in example.tags} & {*self.tags}:
+                report.count("not tagged as hallucinated" if example.tags else "without tags")
+                continue
             yield self.make_row(example)
+            number += 1
+            if number == self.limit:
+                break
         log.info("%s: %s", self.dataset.name, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
         if self.tags and not number:
             hint = "pipeline.which=detector pipeline.detector=runs/..., or a dataset with BEGIN tags"
             raise UserError("no reply is tagged as hallucinated", place=self.dataset.name, hint=hint)
-
-    def _is_wanted(self, example: Example, report: ReadReport) -> bool:
-        if not self.tags or {tag.strip().lower() for tag in example.tags} & {*self.tags}:
-            return True
-        report.count("not tagged as hallucinated" if example.tags else "without tags")
-        return False
 
 
 def turn_row(example: Example) -> Row:

@@ -24,10 +24,7 @@ from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import hash_files
 from faithkit.files.jsonl import read_jsonl
 
-EMBEDDED_TOPICS = Path(__file__).with_name("embedded_topics.jsonl")  # 56 of each domain
-QUESTION_DOMAINS = (KNOWLEDGE, REASONING)  # their topics can be the first turn
 SUFFIXES = (".jsonl", ".json", ".csv")
-_TAG = re.compile(r"<[^<>]{1,80}>")  # MultiWOZ marks values in its goals
 
 
 class Topic(NamedTuple):
@@ -62,7 +59,8 @@ def _lines(row: FileRow, name: str) -> str:
     """Reads a text, or a list of texts as lines."""
     value = row.values.get(name)
     text = "\n".join(row.texts(name)) if isinstance(value, list) else row.text(name)
-    return row.inside({name: _TAG.sub("", text)}).text(name)
+    # MultiWOZ marks values in its goals by tags.
+    return row.inside({name: re.sub("<[^<>]{1,80}>", "", text)}).text(name)
 
 
 def _goal(row: FileRow) -> Topic:
@@ -160,7 +158,14 @@ class Topics:
         by_domain: dict[str, list[Row]] = {domain: [] for domain in self.domains}
         for key, topic in self._topics():
             if topic.domain in by_domain:
-                by_domain[topic.domain].append(self._row(key, topic))
+                is_opened = self.open_with_topic and topic.domain in (
+                    KNOWLEDGE,
+                    REASONING,
+                )  # which may be the first turn
+                texts = {"for_a": topic.for_a.strip(), "for_b": topic.for_b.strip()}
+                turns = [" ".join(topic.for_a.split())] if is_opened else []
+                row = {KEY: key, "domain": topic.domain, "source": topic.source, **texts, "turns": turns}
+                by_domain[topic.domain].append(row)
         missing = [domain for domain, rows in by_domain.items() if not rows]
         if missing and (self.all_needed or len(missing) == len(by_domain)):
             problem = f"no topic of the domain {missing[0]} is here" if self.all_needed else "no topic is here"
@@ -168,32 +173,22 @@ class Topics:
             raise UserError(problem, place=", ".join(self.paths), hint=hint)
         yield from islice(filter(None, chain.from_iterable(zip_longest(*by_domain.values()))), self.limit)
 
-    def _row(self, key: str, topic: Topic) -> Row:
-        is_opened = self.open_with_topic and topic.domain in QUESTION_DOMAINS
-        texts = {"for_a": topic.for_a.strip(), "for_b": topic.for_b.strip()}
-        turns = [" ".join(topic.for_a.split())] if is_opened else []
-        return {KEY: key, "domain": topic.domain, "source": topic.source, **texts, "turns": turns}
-
     def _topics(self) -> Iterator[tuple[str, Topic]]:
         if EMBEDDED in self.paths:
             numbers: Counter[str] = Counter()
-            for line in read_jsonl(EMBEDDED_TOPICS):
+            for line in read_jsonl(Path(__file__).with_name("embedded_topics.jsonl")):
                 domain = line["domain"]
                 key = f"{domain}:{numbers[domain]}"
                 yield key, Topic(domain, EMBEDDED, line["for_a"], line.get("for_b", line["for_a"]))
                 numbers[domain] += 1
             return
+        fields = {name: layout.fields for name, layout in LAYOUTS.items()}
         for file in topic_files(self.paths):
             for row in read_rows(file, self.report):
                 with self.report.rejecting(row):
-                    yield from _read(row)
-
-
-def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:
-    fields = {name: layout.fields for name, layout in LAYOUTS.items()}
-    # MultiWOZ's original file is one object with all dialogues by name.
-    goals = [name for name, one in row.values.items() if isinstance(one, Mapping) and "goal" in one]
-    if goals and "goal" not in row.values:
-        yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)
-        return
-    yield row.default_id, LAYOUTS[row.layout(fields)].read(row)
+                    # MultiWOZ's original file is one object with all dialogues by name.
+                    goals = [name for name, one in row.values.items() if isinstance(one, Mapping) and "goal" in one]
+                    if goals and "goal" not in row.values:
+                        yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)
+                    else:
+                        yield row.default_id, LAYOUTS[row.layout(fields)].read(row)

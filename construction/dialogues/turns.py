@@ -138,9 +138,22 @@ class DialogueRules:
         turns: list[str] = row["turns"]
         place = len(turns)
         text, was_cut = read_turn(reply.text)
-        fault = self._fault(row, text, reply.finished or was_cut)
+        same_speaker = turns[place % 2 :: 2]
+        may_decline = side_of(place) == B and not (same_speaker and is_refusal(same_speaker[-1]))
+        last, rules = turns[-1] if turns else "", self.by_domain[row["domain"]]
+        finished = reply.finished or was_cut
+        fault = rules.fault(text, finished=finished, last_turn=last, may_decline=may_decline)
+        # A turn that repeats itself is often also too long: the repetition is the reason.
+        if fault in (None, TOO_LONG, CUT) and repeats(text, turns, same_speaker):
+            fault = REPEATS
+        elif fault is None and self.heading and self.heading in text:
+            fault = ECHO
         if fault is not None:
-            return self._end(row, fault, reply.text)
+            num_rounds = place // 2  # complete ones
+            if num_rounds < self.min_rounds:
+                raise RowFailed(fault, reply.text)
+            ended = {"turn": turn_name(place), "why": fault, "said": reply.text}
+            return {**row, "turns": turns[: 2 * num_rounds], "ended": ended}
         added = {**row, "turns": [*turns, text]}
         if was_cut:
             added["cut"] = [*row.get("cut", []), turn_name(place)]
@@ -153,26 +166,6 @@ class DialogueRules:
         if says_goodbye(turns[-1]):
             added["ended"] = {"turn": turn_name(place - 1), "why": GOODBYE}
         return added
-
-    def _fault(self, row: Row, text: str, finished: bool) -> str | None:
-        turns: list[str] = row["turns"]
-        same_speaker = turns[len(turns) % 2 :: 2]
-        may_decline = side_of(len(turns)) == B and not (same_speaker and is_refusal(same_speaker[-1]))
-        last = turns[-1] if turns else ""
-        rules = self.by_domain[row["domain"]]
-        fault = rules.fault(text, finished=finished, last_turn=last, may_decline=may_decline)
-        # A turn that repeats itself is often also too long: the repetition is the reason.
-        if fault in (None, TOO_LONG, CUT) and repeats(text, turns, same_speaker):
-            return REPEATS
-        return ECHO if fault is None and self.heading and self.heading in text else fault
-
-    def _end(self, row: Row, why: str, reply: str) -> Row:
-        place = len(row["turns"])
-        num_rounds = place // 2
-        if num_rounds < self.min_rounds:
-            raise RowFailed(why, reply)
-        ended = {"turn": turn_name(place), "why": why, "said": reply}
-        return {**row, "turns": row["turns"][: 2 * num_rounds], "ended": ended}
 
 
 @dataclass(kw_only=True)

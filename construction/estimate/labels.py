@@ -43,11 +43,6 @@ def newest_names(columns: Collection[str], names: Sequence[str] = VERDICT) -> di
     return {name: _named(name, _last(columns, names) or 0) for name in names}
 
 
-def newest_label(columns: Collection[str]) -> str:
-    """Finds the label that scoring added last; `label` if there is none."""
-    return newest_names(columns, [LABEL])[LABEL]
-
-
 def score_names(label: str, columns: Collection[str]) -> Iterator[str]:
     """Yields the possible names of the probability that belongs to a label, the likeliest first.
 
@@ -197,11 +192,16 @@ def read_labels(path: str, columns: Mapping[str, str]) -> Labels:
     if len(waves) > 1:
         hint = "give the label_next.csv of the last run: it has all labels before"
         raise UserError(f"the labels are of {len(waves)} different draws", place=path, hint=hint)
+    try:
+        drawn = read_waves(next(iter(waves))) if waves else []
+    except ValueError as error:
+        hint = f"leave the column {WAVES} as label_next.csv had it, or delete it where labels were drawn at random"
+        raise UserError(f"column {WAVES!r}: {error}", place=path, hint=hint) from error
     places = [place for name, place in unlabelled.items() if name not in values]  # annotators may share a wave
     return Labels(
         values=values,
         probabilities=probabilities,
-        waves=_parse_waves(next(iter(waves), ""), path),
+        waves=drawn,
         without_waves=without_waves,
         skipped=skipped,
         num_open=len(places),
@@ -239,11 +239,3 @@ def read_number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if np.isfinite(number) else None
-
-
-def _parse_waves(text: str, path: str) -> list[Wave]:
-    try:
-        return read_waves(text) if text else []
-    except ValueError as error:
-        hint = f"leave the column {WAVES} as label_next.csv had it, or delete it where labels were drawn at random"
-        raise UserError(f"column {WAVES!r}: {error}", place=path, hint=hint) from error

@@ -1,6 +1,6 @@
 """Reads a detector's verdicts on responses from a file, or from shards of Parquet, of which only numbers are kept."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from construction.estimate.labels import (
     LABEL,
     LABELS,
-    newest_label,
+    newest_names,
     read_name,
     read_number,
     require_columns,
@@ -93,7 +93,15 @@ def read_file(
         UserError: A column is missing, an id is repeated or not in the dataset, or a value is not a verdict.
     """
     id_name = str(columns["id"])
-    rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
+    rows = []
+    for row in read_rows(Path(path), ReadReport()):
+        if facts is not None and id_name in row.values:
+            if (name := str(row.values[id_name])) not in facts:
+                hint = "name the dataset, split and options that these verdicts are of"
+                raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
+            filled = {key: value for key, value in row.values.items() if value not in (None, "")}
+            row = replace(row, values={**row.values, **facts[name], **filled})
+        rows.append(row)
     group = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
     named = [(f"columns.{key}", name) for key, name in columns.items() if name]
     require_columns(rows[0], path, [*named, *([("by", by)] if by else [])])
@@ -126,18 +134,6 @@ def read_file(
         has_groups=group is not None,
         show=show,
     )
-
-
-def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] | None) -> Row:
-    """Adds columns from a dataset to a row; non-empty columns of the row take precedence."""
-    if facts is None or id_name not in row.values:
-        return row
-    name = str(row.values[id_name])
-    if name not in facts:
-        hint = "name the dataset, split and options that these verdicts are of"
-        raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
-    filled = {key: value for key, value in row.values.items() if value not in (None, "")}
-    return replace(row, values={**row.values, **facts[name], **filled})
 
 
 def _read_value(row: Row, name: str, parse: Callable[[Any], float]) -> float:
@@ -173,7 +169,7 @@ def parse_score(value: Any) -> float:
 
 def _label_column(name: str, columns: Collection[str]) -> str:
     """Finds the column of the verdicts: the one that scoring added last, if the data had another label."""
-    return newest_label(columns) if name == LABEL else name
+    return newest_names(columns, [LABEL])[LABEL] if name == LABEL else name
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -284,20 +280,31 @@ class _ShardReader:
             start: The number of rows in the shards before.
         """
         with_id = {"id": self.id_column} if self.id_column is not None and self.ids is not None else {}
-        _check_columns(file, {**self.names, **with_id})
+        found = _schema(file).names
+        for key, name in {**self.names, **with_id}.items():
+            if name not in found:
+                setting = "pipeline.by" if key == "by" else f"pipeline.columns.{key}"
+                or_null = ", or null to name rows SHARD:PLACE" if key == "id" else ""
+                hint = f"{setting}=NAME{or_null}; the shard has {shorten(', '.join(found), 200)[1:-1]}"
+                raise UserError(f"there is no column {name!r}", place=str(file), hint=hint)
         wanted = pa.array(sorted(self.ids or ()), pa.string())
         num_rows = 0
-        for batch in _batches(file, [*self.names.values(), *with_id.values()]):
-            for key, name in self.names.items():
-                self._read[key].append(self._numbers(batch.column(name), key, file))
-            for name in with_id.values():
-                texts = batch.column(name).cast(pa.string())
-                for row in np.flatnonzero(pc.is_in(texts, value_set=wanted).to_numpy(zero_copy_only=False)).tolist():
-                    self._add_labelled(texts[row].as_py(), start + num_rows + row, shard)
-            num_rows += batch.num_rows
+        columns = list(dict.fromkeys([*self.names.values(), *with_id.values()]))
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(BATCH, columns=columns):
+                for key, name in self.names.items():
+                    self._read[key].append(self._numbers(batch.column(name), key, file))
+                for name in with_id.values():
+                    texts = batch.column(name).cast(pa.string())
+                    is_wanted = pc.is_in(texts, value_set=wanted).to_numpy(zero_copy_only=False)
+                    for row in np.flatnonzero(is_wanted).tolist():
+                        self._add_labelled(texts[row].as_py(), start + num_rows + row, shard)
+                num_rows += batch.num_rows
         for id_ in (self.ids or ()) if self.id_column is None else ():
-            if (row := _row_of(id_, shard)) in range(num_rows):
-                self._add_labelled(id_, start + row, shard)
+            place = id_.rpartition(":")[2]
+            is_place = place.isdecimal() and place.isascii() and int(place) < num_rows
+            if is_place and id_ == place_name(shard, int(place)):
+                self._add_labelled(id_, start + int(place), shard)
         return num_rows
 
     def _add_labelled(self, id_: str, row: int, shard: str) -> None:
@@ -308,22 +315,27 @@ class _ShardReader:
 
     def _numbers(self, column: Any, key: str, file: Path) -> NDArray[Any]:
         """Reads labels, scores, hashes of groups or numbers of parts; each distinct value once."""
-        parse = {"label": parse_label, "group": _hash_group, "by": self._number_part}
         try:
             if key == "score":
                 return _scores(column)
             encoded = column.dictionary_encode(null_encoding="encode")
-            values = np.array([parse[key](value) for value in encoded.dictionary.to_pylist()], COLUMN_TYPES[key])
+            parsed: list[float] = []
+            for value in encoded.dictionary.to_pylist():
+                if key == "label":
+                    parsed.append(parse_label(value))
+                elif key == "by":
+                    parsed.append(self.parts.setdefault(str(value), len(self.parts)))
+                    if parsed[-1] >= MAX_VALUES:
+                        raise ValueError(f"more than {MAX_VALUES:,} values")
+                elif value in (None, "") or isinstance(value, list | dict):
+                    raise ValueError("a row without a value")
+                else:
+                    parsed.append(group_hash(str(value)))
+            values = np.array(parsed, COLUMN_TYPES[key])
         except (ValueError, NotImplementedError) as error:  # lists have no dictionary
             hint = "name a column of texts or numbers: pipeline.by, pipeline.columns"
             raise UserError(f"column {self.names[key]!r} has {error}", place=str(file), hint=hint) from error
         return values[encoded.indices.to_numpy()] if len(values) else values
-
-    def _number_part(self, value: Any) -> int:
-        number = self.parts.setdefault(str(value), len(self.parts))
-        if number >= MAX_VALUES:
-            raise ValueError(f"more than {MAX_VALUES:,} values")
-        return number
 
     def show(self, file: Path, shard: Shard, start: int, end: int, rows: Sequence[int]) -> dict[int, dict[str, str]]:
         """Reads the ids and texts of some rows of a shard by their numbers.
@@ -348,18 +360,6 @@ def place_name(shard: str, row: int) -> str:
     return f"{PurePosixPath(shard).with_suffix('')}:{row}"
 
 
-def _row_of(id_: str, shard: str) -> int:
-    """Reads the place that `place_name` wrote; -1 for a row of another shard."""
-    row = id_.rpartition(":")[2]
-    return int(row) if row.isdecimal() and row.isascii() and id_ == place_name(shard, int(row)) else -1
-
-
-def _hash_group(value: Any) -> int:
-    if value in (None, "") or isinstance(value, list | dict):
-        raise ValueError("a row without a value")
-    return group_hash(str(value))
-
-
 def _scores(column: Any) -> Values:
     if not _is_number(column.type):
         raise ValueError(f"no numbers, but {column.type}")
@@ -375,26 +375,6 @@ def _schema(file: Path) -> Any:
         return pq.read_schema(file)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError("no file of Parquet", place=str(file), hint=PARQUET_HINT) from error
-
-
-def _check_columns(file: Path, named: Mapping[str, str]) -> None:
-    """Refuses a shard without a column.
-
-    Args:
-        named: The columns by what they contain.
-    """
-    names = _schema(file).names
-    for key, name in named.items():
-        if name not in names:
-            setting = "pipeline.by" if key == "by" else f"pipeline.columns.{key}"
-            or_null = ", or null to name rows SHARD:PLACE" if key == "id" else ""
-            hint = f"{setting}=NAME{or_null}; the shard has {shorten(', '.join(names), 200)[1:-1]}"
-            raise UserError(f"there is no column {name!r}", place=str(file), hint=hint)
-
-
-def _batches(file: Path, columns: Sequence[str]) -> Iterator[Any]:
-    with pq.ParquetFile(file) as shard:
-        yield from shard.iter_batches(BATCH, columns=list(dict.fromkeys(columns)))
 
 
 def _is_number(kind: Any) -> bool:

@@ -5,7 +5,6 @@ sentences as nltk's Punkt splits them; its English parameters are read from the 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -76,27 +75,25 @@ def divide(document: str, windows: Windows | None, count: Count) -> list[str]:
     """
     if windows is None:
         return [document]
-    return RULES[windows.rule](document, windows.size, count) or [""]
-
-
-def _fill_with_lines(document: str, size: int, count: Count) -> list[str]:
-    """Fills windows with whole sentences; a line break is a sentence of its own."""
-    lines = [[*split_sentences(line), LINE_BREAK] for line in document.split(LINE_BREAK)]
-    sentences = [sentence for line in lines for sentence in line][:-1]
-    filled = [" ".join(part).replace(" \n ", LINE_BREAK).strip() for part in _fill(sentences, size, count)]
-    return [window for window in filled if window]
-
-
-def _fill_with_sentences(document: str, size: int, count: Count) -> list[str]:
-    """Fills windows with whole sentences, one a line; before a first sentence that is too long there is an empty one.
-
-    The original package also scores this empty window, and the result can change with it.
-    """
-    windows = [LINE_BREAK.join(part).strip(LINE_BREAK) for part in _fill(split_sentences(document), size, count)]
-    return [*windows[:-1], *(window.replace(" \n ", LINE_BREAK).strip() for window in windows[-1:])]
+    size = windows.size
+    if windows.rule == EVEN:  # as many windows as the document has `size` words, and one more
+        sentences = split_sentences(document)
+        step = max(len(sentences) // (sum(count([document])) // size + 1), 1)
+        found = [" ".join(sentences[begin : begin + step]) for begin in range(0, len(sentences), step)]
+    elif windows.rule == LINES:  # a line break is a sentence of its own
+        lines = [[*split_sentences(line), LINE_BREAK] for line in document.split(LINE_BREAK)]
+        sentences = [sentence for line in lines for sentence in line][:-1]
+        filled = [" ".join(part).replace(" \n ", LINE_BREAK).strip() for part in _fill(sentences, size, count)]
+        found = [window for window in filled if window]
+    else:  # one sentence a line; the original package also scores the empty window before a first one that is too long
+        assert windows.rule == BY_SENTENCES
+        found = [LINE_BREAK.join(part).strip(LINE_BREAK) for part in _fill(split_sentences(document), size, count)]
+        found[-1:] = [window.replace(" \n ", LINE_BREAK).strip() for window in found[-1:]]
+    return found or [""]
 
 
 def _fill(sentences: Sequence[str], size: int, count: Count) -> list[list[str]]:
+    """Fills windows with whole sentences; before a first sentence that is too long there is an empty one."""
     parts: list[list[str]] = [[]]
     filled = 0
     for sentence, length in zip(sentences, count(sentences), strict=True):
@@ -106,17 +103,6 @@ def _fill(sentences: Sequence[str], size: int, count: Count) -> list[list[str]]:
         parts[-1].append(sentence)
         filled += length
     return parts if sentences else []
-
-
-def _divide_evenly(document: str, size: int, count: Count) -> list[str]:
-    """Makes windows of equally many sentences, as many windows as the document has `size` words, and one more."""
-    sentences = split_sentences(document)
-    num_windows = sum(count([document])) // size + 1
-    step = max(len(sentences) // num_windows, 1)
-    return [" ".join(sentences[begin : begin + step]) for begin in range(0, len(sentences), step)]
-
-
-RULES = {LINES: _fill_with_lines, BY_SENTENCES: _fill_with_sentences, EVEN: _divide_evenly}
 
 
 def counter(unit: str, tokenizer: Any, max_length: int) -> Count:
@@ -147,25 +133,6 @@ def split_claims(response: str, claims: str) -> list[str]:
     return (split_sentences(response) if claims == SENTENCES else []) or [response]
 
 
-def combine(scores: NDArray[np.float64], over_claims: str) -> float:
-    """Combines P(supported) [windows, claims]: the best window of each claim, then over the claims."""
-    best = scores.max(axis=0)
-    return float(best.mean() if over_claims == MEAN else best.min())
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """What the model reads about some responses.
-
-    Args:
-        rows: Token ids of each distinct pair of window and claim.
-        places: For each response the row of each pair [windows, claims].
-    """
-
-    rows: list[list[int]]
-    places: list[NDArray[np.int64]]
-
-
 class EntailmentChecker:
     """Checks responses with an entailment model of others, by the rules of its declaration.
 
@@ -176,19 +143,10 @@ class EntailmentChecker:
         known: The declaration.
         model: The model that it declares.
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None chooses by the device.
-        threshold: P(hallucinated) from which a response is labelled hallucinated.
     """
 
-    def __init__(
-        self,
-        known: KnownDetector,
-        model: Any,
-        tokenizer: Any,
-        *,
-        batch_tokens: int | None = None,
-        threshold: float = THRESHOLD,
-    ):
-        self.known, self.model, self.tokenizer, self.threshold = known, model, tokenizer, threshold
+    def __init__(self, known: KnownDetector, model: Any, tokenizer: Any, *, batch_tokens: int | None = None):
+        self.known, self.model, self.tokenizer, self.threshold = known, model, tokenizer, THRESHOLD
         self.batch_tokens = arguments.read_count("batch_tokens", batch_tokens) or default_batch_tokens(model)
 
     @classmethod
@@ -238,29 +196,25 @@ class EntailmentChecker:
 
     def supported(self, documents: Sequence[str], responses: Sequence[str]) -> NDArray[np.float64]:
         """Computes P(supported) of each response [responses]."""
-        pairs = self._pair(documents, responses)
-        scores = np.zeros(len(pairs.rows))
-        lengths = np.array([len(row) for row in pairs.rows], np.int32)
-        for batch in plan_batches(lengths, None, self.batch_tokens, None) if pairs.rows else ():
-            read = [pairs.rows[row] for row in batch]
-            scores[batch] = support(self.known, self.model, read, self.tokenizer.pad_token_id)
-        return np.array([combine(scores[places], self.known.over_claims) for places in pairs.places])
-
-    def _pair(self, documents: Sequence[str], responses: Sequence[str]) -> Pairs:
-        known, windows = self.known, {}
-        unit = known.windows.unit if known.windows else ""
-        count = counter(unit, self.tokenizer, known.max_length)
-        for document in dict.fromkeys(documents):
-            windows[document] = divide(document, known.windows, count)
-        row_of: dict[tuple[str, str], int] = {}
-        places = []
+        known = self.known
+        count = counter(known.windows.unit if known.windows else "", self.tokenizer, known.max_length)
+        windows = {document: divide(document, known.windows, count) for document in dict.fromkeys(documents)}
+        row_of: dict[tuple[str, str], int] = {}  # of each distinct pair of window and claim
+        places = []  # the rows of each response [windows, claims]
         for document, response in zip(documents, responses, strict=True):
             claims = split_claims(response, known.claims)
             rows = [
                 [row_of.setdefault((window, claim), len(row_of)) for claim in claims] for window in windows[document]
             ]
             places.append(np.array(rows, np.int64))
-        return Pairs(self.encode(list(row_of)), places)
+        tokens = self.encode(list(row_of))
+        scores = np.zeros(len(tokens))
+        lengths = np.array([len(row) for row in tokens], np.int32)
+        for batch in plan_batches(lengths, None, self.batch_tokens, None) if tokens else ():
+            read = [tokens[row] for row in batch]
+            scores[batch] = support(known, self.model, read, self.tokenizer.pad_token_id)
+        best = [scores[rows].max(axis=0) for rows in places]  # the best window of each claim
+        return np.array([each.mean() if known.over_claims == MEAN else each.min() for each in best], np.float64)
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
         """Returns the token ids of each pair of window and claim, cut to the declared length."""

@@ -20,7 +20,6 @@ from faithkit.weights.known_detectors import ALIGNSCORE, CLASSIFIER, FIRST_TOKEN
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
-SAFETENSORS = "model.safetensors"
 ALIGNSCORE_NAMES = {
     "base_model.pooler.dense.": "classifier.dense.",  # both are a dense layer and tanh on the first state
     "base_model.": "roberta.",
@@ -51,12 +50,16 @@ def load_entailment_model(known: KnownDetector, source: str, base: str) -> tuple
             model = load_model(transformers.AutoModelForSeq2SeqLM, place, pickled=True)
     if known.reads == T5_ENCODER:
         config.num_labels = 2
-        tensors = _read_tensors(source, known.file or SAFETENSORS)
+        tensors = _read_tensors(source, known.file or "model.safetensors")
         renamed = {name.removeprefix("t5."): tensor for name, tensor in tensors.items()}
         model = _fill(transformers.T5ForTokenClassification(config), renamed, source)
     elif known.reads == ALIGNSCORE:
         config.num_labels = 3
-        renamed = _rename_alignscore(_read_tensors(source, known.file))
+        renamed = {}
+        for name, tensor in _read_tensors(source, known.file).items():
+            prefix = next((old for old in ALIGNSCORE_NAMES if name.startswith(old)), None)
+            if prefix and not name.endswith("position_ids"):  # a buffer of older versions
+                renamed[ALIGNSCORE_NAMES[prefix] + name.removeprefix(prefix)] = tensor
         model = _fill(transformers.RobertaForSequenceClassification(config), renamed, source)
     if known.reads != FIRST_TOKEN and model.config.num_labels <= known.supported:
         problem = f"{known.name} has a class {known.supported}, and these weights have {model.config.num_labels}"
@@ -89,15 +92,6 @@ def _read_tensors(source: str, file: str) -> dict[str, Tensor]:
     if not isinstance(state, dict):
         raise UserError("the checkpoint has no state_dict", place=str(path), hint="copy or download it again")
     return state
-
-
-def _rename_alignscore(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    found = {}
-    for name, tensor in state.items():
-        prefix = next((old for old in ALIGNSCORE_NAMES if name.startswith(old)), None)
-        if prefix and not name.endswith("position_ids"):  # a buffer of older versions
-            found[ALIGNSCORE_NAMES[prefix] + name.removeprefix(prefix)] = tensor
-    return found
 
 
 def _fill(model: Any, tensors: Mapping[str, Tensor], source: str) -> Any:

@@ -22,10 +22,6 @@ from critic.runtime.last_layer import FAMILIES
 from faithkit.linear_layers import OneDnnLinear, missing_rows, multiply
 from faithkit.packing import Packing, packed_attention
 
-BERT = {f"{name}Layer" for name in FAMILIES}
-MODERNBERT = {"ModernBertEncoderLayer"}
-PER_TOKEN = ("input_ids", "position_ids", "token_type_ids")
-
 
 @dataclass(frozen=True)
 class Stretch:
@@ -46,9 +42,9 @@ def keep_answers(model: Any) -> Any:
     """Replaces the layers of a packed token classifier; other models are unchanged."""
     layers = _layers(model)
     names = {type(layer).__name__ for layer in layers}
-    if names == MODERNBERT:
+    if names == {"ModernBertEncoderLayer"}:
         model.base_model.layers = nn.ModuleList(ModernBertAnswerLayer(layer, i) for i, layer in enumerate(layers))
-    elif len(names) == 1 and names <= BERT and not model.config.is_decoder:
+    elif len(names) == 1 and names <= {f"{name}Layer" for name in FAMILIES} and not model.config.is_decoder:
         layers[-1] = BertAnswerLayer(layers[-1])
     return model
 
@@ -87,7 +83,8 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
 
 def fill_inputs(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Fills the model's inputs to the number of tokens that its layers expect."""
-    return {name: _fill(model, side) if name in PER_TOKEN else side for name, side in batch.items()}
+    per_token = ("input_ids", "position_ids", "token_type_ids")
+    return {name: _fill(model, side) if name in per_token else side for name, side in batch.items()}
 
 
 def _fill(model: Any, side: Tensor) -> Tensor:

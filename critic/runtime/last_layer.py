@@ -16,12 +16,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from faithkit.packing import Packing, packed_attention
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Camembert")  # encoders with BERT's layers
-CLASSIFIERS = tuple(f"{name}ForSequenceClassification" for name in FAMILIES)
 
 
 def reads_first_token(model: Any) -> bool:
     """Returns whether this is a classifier with known layers whose head reads the first token."""
-    return type(model).__name__ in CLASSIFIERS and not model.config.is_decoder
+    family = type(model).__name__.removesuffix("ForSequenceClassification")
+    return family in FAMILIES and not model.config.is_decoder
 
 
 def first_token_only(model: Any) -> Any:

@@ -7,11 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.runtime.last_layer import reads_first_token
 from critic.weights import first_position
 from data_modules.encoding.causal import padded_inputs
 from data_modules.encoding.ragged import Ragged
-from faithkit.packing import HALVES, Packing, accepts_packed_rows, allow_packed_attention, pack_rows
+from faithkit.packing import Packing, pack_rows
 
 
 def to_inputs(batch: Mapping[str, NDArray[Any]], device: Any) -> dict[str, Tensor]:
@@ -20,17 +19,6 @@ def to_inputs(batch: Mapping[str, NDArray[Any]], device: Any) -> dict[str, Tenso
     if bool(batch["attention_mask"].all()):
         del inputs["attention_mask"]
     return inputs
-
-
-def allow_packing_on_gpu(model: Any) -> None:
-    """Lets a critic on a GPU take packed rows."""
-    if model.device.type == "cuda" and reads_first_token(model):
-        allow_packed_attention(model)
-
-
-def packs_on_gpu(model: Any) -> bool:
-    """Whether a model's rows are packed: on a GPU in half precision, where one kernel takes all lengths."""
-    return model.device.type == "cuda" and model.dtype in HALVES and accepts_packed_rows(model)
 
 
 def pack_inputs(batch: Mapping[str, NDArray[Any]], model: Any) -> dict[str, Any]:

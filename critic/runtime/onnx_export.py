@@ -73,7 +73,12 @@ def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
         exact = Path(temporary, "exact.onnx")
         _export(folder, exact, is_tagger=stored["kind"] == TAGGER)
         if quantised:
-            _quantise(exact, folder / name)
+            with _quiet():
+                from onnxruntime.quantization import QuantType, quantize_dynamic
+
+                # 7 bits: two products of 8 by 7 bits fit the 16-bit accumulators of CPUs without VNNI.
+                options = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}
+                quantize_dynamic(exact, folder / name, **options)
         else:
             exact.rename(folder / name)
     described = {
@@ -84,8 +89,14 @@ def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
         "versions": {package: version(package) for package in ("onnx", "onnxruntime", "torch")},
     }
     seal(folder, {**stored, ONNX: described})
-    described["compared"] = compare(folder, is_tagger=stored["kind"] == TAGGER)
-    _check(described, folder)
+    described["compared"] = found = compare(folder, is_tagger=stored["kind"] == TAGGER)
+    difference, change = found["largest_logit_difference"], found["mean_probability_change"]
+    if quantised and not change <= MAX_MEAN_CHANGE:
+        problem = f"int8 changes the probability of a response by {change:.3f} on average, over {MAX_MEAN_CHANGE}"
+        raise UserError(problem, place=str(folder), hint="format=onnx writes the graph in fp32")
+    if not quantised and not difference <= MAX_LOGIT_DIFFERENCE:
+        problem = f"the graph's logits differ by up to {difference:.1e}, over {MAX_LOGIT_DIFFERENCE:.0e}"
+        raise UserError(problem, place=str(folder), hint="export it without format=onnx")
     seal(folder, {**stored, ONNX: described})
     return described
 
@@ -135,14 +146,6 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
             raise UserError(problem, place=str(folder), hint="export it without format=onnx") from error
 
 
-def _quantise(exact: Path, path: Path) -> None:
-    with _quiet():
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-
-        # 7 bits: two products of 8 by 7 bits fit the 16-bit accumulators of CPUs without VNNI.
-        quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silences exporters, which print their steps and irrelevant warnings."""
@@ -160,55 +163,40 @@ def compare(folder: Path, *, is_tagger: bool) -> dict[str, Any]:
     outputs, num_threads = _tagger_outputs if is_tagger else _critic_outputs, torch.get_num_threads()
     torch.set_num_threads(1)  # waiting threads would count as CPU time
     try:
-        expected, expected_scores, expected_labels, expected_seconds = outputs(str(folder), "32-true")
-        found, scores, labels, seconds = outputs(str(folder), ONNX)
+        expected, expected_results, expected_seconds = outputs(str(folder), "32-true")
+        found, results, seconds = outputs(str(folder), ONNX)
     finally:
         torch.set_num_threads(num_threads)
+    scores, expected_scores = ([one.score or 0.0 for one in side] for side in (results, expected_results))
     change = np.abs(np.array(scores) - np.array(expected_scores))
     return {
         "responses": len(scores),
         "largest_logit_difference": float(np.abs(found - expected).max()),
         "mean_probability_change": float(change.mean()),
         "largest_probability_change": float(change.max()),
-        "labels_changed": sum(a != b for a, b in zip(labels, expected_labels, strict=True)),
+        "labels_changed": sum(a.label != b.label for a, b in zip(results, expected_results, strict=True)),
         "times_as_fast": expected_seconds / seconds,
     }
 
 
-Outputs = tuple[NDArray[np.float32], list[float], list[str], float]
+Outputs = tuple[NDArray[np.float32], Sequence[Prediction], float]
 
 
 def _critic_outputs(folder: str, precision: str) -> Outputs:
-    """Returns the logits of all windows, and probabilities, labels and CPU seconds of the responses."""
+    """Returns the logits of all windows, and results and CPU seconds of the responses."""
     critic, (knowledge, response) = Critic.load(folder, device="cpu", precision=precision), calibration_pairs()
     columns = critic.encoder.encode_texts(knowledge, response)
     logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
     begin = time.process_time()
     scores = critic.score(list(knowledge), response)
-    return logits, *_columns(scores), time.process_time() - begin
+    return logits, scores, time.process_time() - begin
 
 
 def _tagger_outputs(folder: str, precision: str) -> Outputs:
-    """Returns the logits of response tokens, and probabilities, labels and CPU seconds of the responses."""
+    """Returns the logits of response tokens, and results and CPU seconds of the responses."""
     tagger, requests = Tagger.load(folder, device="cpu", precision=precision), calibration_requests()
     sides = ([getattr(r, name) for r in requests] for name in ("question", "knowledge", "response"))
     logits = token_logits(tagger.model, tagger.encoder, tagger.encoder.encode_texts(*sides), tagger.batch_tokens)
     begin = time.process_time()
     tagged = tagger.tag(requests)
-    return logits, *_columns(tagged), time.process_time() - begin
-
-
-def _columns(results: Sequence[Prediction]) -> tuple[list[float], list[str]]:
-    return [one.score or 0.0 for one in results], [str(one.label) for one in results]
-
-
-def _check(described: dict[str, Any], folder: Path) -> None:
-    found = described["compared"]
-    difference, change = found["largest_logit_difference"], found["mean_probability_change"]
-    if described["int8"]:
-        if not change <= MAX_MEAN_CHANGE:
-            problem = f"int8 changes the probability of a response by {change:.3f} on average, over {MAX_MEAN_CHANGE}"
-            raise UserError(problem, place=str(folder), hint="format=onnx writes the graph in fp32")
-    elif not difference <= MAX_LOGIT_DIFFERENCE:
-        problem = f"the graph's logits differ by up to {difference:.1e}, over {MAX_LOGIT_DIFFERENCE:.0e}"
-        raise UserError(problem, place=str(folder), hint="export it without format=onnx")
+    return logits, tagged, time.process_time() - begin

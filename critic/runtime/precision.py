@@ -129,19 +129,19 @@ def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
         model.set_submodule(name, Int8Linear(linears[name], low, high))
 
 
-def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
+def calibration_pairs() -> tuple[list[str], list[str]]:
     """Returns fixed pairs with knowledge of different lengths, for the calibration of int8."""
     from data_modules.embedded.corpus import generate
 
-    examples = list(generate("train", 8 * count))
-    knowledge = [" ".join(e.knowledge for e in examples[i : i + 1 + i % 8]) for i in range(count)]
-    return knowledge, [example.response for example in examples[:count]]
+    examples = list(generate("train", 384))
+    knowledge = [" ".join(e.knowledge for e in examples[i : i + 1 + i % 8]) for i in range(48)]
+    return knowledge, [example.response for example in examples[:48]]
 
 
-def calibration_requests(count: int = 24) -> list[Request]:
+def calibration_requests() -> list[Request]:
     """Returns fixed requests with knowledge of different lengths, for the calibration of int8."""
     from data_modules.embedded.corpus import generate
 
-    examples = list(generate("train", 8 * count))
-    contexts = [" ".join(e.knowledge for e in examples[8 * i : 8 * i + 1 + i % 8]) for i in range(count)]
+    examples = list(generate("train", 192))
+    contexts = [" ".join(e.knowledge for e in examples[8 * i : 8 * i + 1 + i % 8]) for i in range(24)]
     return [Request(text, question_text(e), e.response) for text, e in zip(contexts, examples[::8], strict=True)]

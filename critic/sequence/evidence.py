@@ -40,8 +40,7 @@ from data_modules.encoding.pair_encoder import RUNS
 
 EVIDENCE = "evidence_weights"  # the key in faithkit.json
 WEIGHTS = ("own log-odds", *COLUMNS, "bias")
-WEAKEST = "evidence: weakest tokens"
-TOKEN_WEIGHTS = (*WEIGHTS[:-1], RUNS, WEAKEST, "bias")
+TOKEN_WEIGHTS = (*WEIGHTS[:-1], RUNS, "evidence: weakest tokens", "bias")
 MIN_SPREAD = 1e-9
 FITTED = len(WEIGHTS) - 1  # columns of the regression; the remaining columns are separate scores
 WEIGHT_NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a list is identified by its length
@@ -65,20 +64,15 @@ def fit_evidence(
     if evidence.shape[1] == FITTED:
         return (*weights.tolist(), bias), note
     scores = np.column_stack([evidence[:, :FITTED] @ weights, evidence[:, FITTED], -evidence[:, FITTED + 1]])
-    scale = 1 / _spread_within_datasets(scores, counts, dataset)
+    residuals = np.empty_like(scores)  # within datasets
+    for number in range(dataset.max(initial=-1) + 1):
+        rows = dataset == number
+        residuals[rows] = scores[rows] - np.average(scores[rows], axis=0, weights=counts[rows])
+    spread = np.sqrt(np.average(residuals**2, axis=0, weights=counts))
+    scale = 1 / np.where(spread > MIN_SPREAD, spread, np.inf)  # a constant column gets no weight
     (slope,), bias, sum_note = fit_line((scores @ scale)[:, None], gold, counts, indicators)
     regression, runs, tokens = slope * scale
     return (*(regression * weights).tolist(), float(runs), -float(tokens), bias), note or sum_note
-
-
-def _spread_within_datasets(values: Floats, counts: Floats, dataset: NDArray[np.intp]) -> Floats:
-    """Computes the standard deviation of columns within datasets [columns]; infinite for a constant column."""
-    residuals = np.empty_like(values)
-    for number in range(dataset.max(initial=-1) + 1):
-        rows = dataset == number
-        residuals[rows] = values[rows] - np.average(values[rows], axis=0, weights=counts[rows])
-    spread = np.sqrt(np.average(residuals**2, axis=0, weights=counts))
-    return np.where(spread > MIN_SPREAD, spread, np.inf)
 
 
 def row_weights(gold: NDArray[Any], sources: Sequence[str]) -> Floats:

@@ -12,26 +12,18 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.auxiliary_losses import (
-    TokenHead,
-    marked_tokens,
-    overlap_loss,
-    overlap_targets,
-    response_tokens,
-    span_loss,
-)
+from critic.auxiliary_losses import TokenHead, auxiliary_loss, overlap_targets
 from critic.encoder_module import EncoderModule
 from critic.runtime.last_layer import first_token_only, reads_first_token
 from critic.sequence.options import CriticOptions
 from critic.weights import first_position, load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
+from data_modules.encoding.pair_encoder import RESPONSE
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
 from faithkit.metrics.classification import score_validation
 from faithkit.packing import allow_packed_attention, pack_rows
 from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
-
-SPAN_LAYER = -2  # hidden states before the last layer: see critic.auxiliary_losses
 
 
 def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:
@@ -117,9 +109,10 @@ class CriticModule(EncoderModule[CriticOptions]):
             return self.no_loss()
         output = self._run(batch, output_hidden_states=self.support is not None or self.span_head is not None)
         world_size = self.trainer.world_size
+        is_padding = batch["index"] < 0  # [rows]
         loss = batch_loss(
             output.logits,
-            batch["target"].masked_fill(batch["index"] < 0, torch.nan),
+            batch["target"].masked_fill(is_padding, torch.nan),
             num_rows=int(batch["num_rows"]),
             world_size=world_size,
             label_smoothing=self.options.label_smoothing,
@@ -127,16 +120,18 @@ class CriticModule(EncoderModule[CriticOptions]):
         self.log("train/loss", loss.detach(), prog_bar=True)
         if self.support is not None:
             assert self._word_vectors is not None
-            counted = response_tokens(batch["segment"], batch["index"])
+            counted = (batch["segment"] == RESPONSE) & ~is_padding[:, None]  # [rows, width]
             targets = overlap_targets(self._word_vectors[batch["input_ids"]], batch["segment"])
             predicted, num_tokens = self.support(output.hidden_states[-1]), self.total(counted.sum())
-            support = overlap_loss(predicted, targets, counted, num_tokens=num_tokens, world_size=world_size)
+            support = auxiliary_loss(predicted, targets, counted, num_tokens=num_tokens, world_size=world_size)
             self.log("train/support_loss", support.detach())
             loss = loss + self.options.support_weight * support
         if self.span_head is not None:
-            marks = marked_tokens(batch["mark"], batch["index"])
-            predicted, num_tokens = self.span_head(output.hidden_states[SPAN_LAYER]), self.total((marks >= 0).sum())
-            spans = span_loss(predicted, marks, num_tokens=num_tokens, world_size=world_size)
+            marks = batch["mark"]  # below 0 without annotation
+            counted = (marks >= 0) & ~is_padding[:, None]
+            # The hidden states before the last layer: see critic.auxiliary_losses.
+            predicted, num_tokens = self.span_head(output.hidden_states[-2]), self.total(counted.sum())
+            spans = auxiliary_loss(predicted, marks, counted, num_tokens=num_tokens, world_size=world_size)
             self.log("train/span_loss", spans.detach())
             loss = loss + self.options.span_weight * spans
         return loss

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.logistic import linear
-from critic.runtime.model_inputs import pack_inputs, packs_on_gpu, to_inputs
+from critic.runtime.model_inputs import pack_inputs, to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
+from faithkit.packing import HALVES, NAME_OF_BOTH
 from faithkit.training.batch_planning import plan_batches
 
 PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together
@@ -63,10 +64,12 @@ def window_logits(
     windows = encoder.windows(columns)
     logits = np.empty((len(windows), model.config.num_labels), np.float32)
     batches = plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None)
+    # On a GPU in half precision one kernel takes rows of all lengths.
+    packs = model.device.type == "cuda" and model.dtype in HALVES and model.config._attn_implementation == NAME_OF_BOTH
     computed: list[Tensor] = []
     for rows in batches:
         batch = encoder.collate_windows(columns, windows.take(rows))
-        inputs = pack_inputs(batch, model) if packs_on_gpu(model) else to_inputs(batch, model.device)
+        inputs = pack_inputs(batch, model) if packs else to_inputs(batch, model.device)
         computed.append(model(**inputs).logits.float())
     # Read after the last batch has started, so that a GPU does not wait between batches.
     for rows, part in zip(batches, computed, strict=True):
@@ -120,6 +123,6 @@ def compute_features(
         from critic.token_support import SECOND_TO_LAST, TokenSupport  # few critics need it
 
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "max_windows": encoder.max_windows}
-        support = TokenSupport.of(model, encoder.tokenizer, layer=SECOND_TO_LAST, **options)
+        support = TokenSupport(model, encoder.tokenizer, layer=SECOND_TO_LAST, **options)
         features += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
     return np.stack(features, axis=1)

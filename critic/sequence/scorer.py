@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.requests import SINGLE, History, Knowledge, Request, answer_call, example_chunks, stream_results
-from critic.runtime.last_layer import first_token_only
-from critic.runtime.model_inputs import allow_packing_on_gpu
+from critic.runtime.last_layer import first_token_only, reads_first_token
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
 from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, default_batch_tokens, encode_ahead
@@ -27,6 +26,7 @@ from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
+from faithkit.packing import allow_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.
@@ -192,7 +192,8 @@ class Critic:
             whole=settings.reads_tokens,
             max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
-        allow_packing_on_gpu(loaded.model)
+        if loaded.model.device.type == "cuda" and reads_first_token(loaded.model):
+            allow_packed_attention(loaded.model)
         return cls(
             first_token_only(loaded.model),
             encoder,

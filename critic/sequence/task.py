@@ -49,14 +49,6 @@ class _FittedCritic:
         odds = self._odds(columns, self.weights)
         return self.head[0] * odds + self.head[1] if self.head else odds
 
-    def fold(self, calibration: ScoreCalibration, slope: float, bias: float) -> None:
-        """Makes a calibration part of the weights of evidence or of the head, where the threshold is then 0.5."""
-        self.calibration = ScoreCalibration(aim=calibration.aim)
-        if self.weights:
-            self.weights = (*(slope * weight for weight in self.weights[:-1]), slope * self.weights[-1] + bias)
-        else:
-            self.head = slope, bias
-
 
 class CriticTask:
     """Trains a critic: `model=critic`.
@@ -97,7 +89,7 @@ class CriticTask:
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[_FittedCritic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
 
-        Temperature and threshold become part of the head, or of the weights of evidence (`_FittedCritic.fold`).
+        Temperature and threshold become part of the head, or of the weights of evidence.
 
         The weights of the evidence alone are fitted on rows of training, which nothing else was fitted on.
         """
@@ -119,7 +111,14 @@ class CriticTask:
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         if critic.weights or find_head(model).bias is not None:
             slope, bias = critic.calibration.line(odds)
-            critic.fold(critic.calibration, slope, bias)
+            critic.calibration = ScoreCalibration(aim=critic.calibration.aim)  # with 0.5 as the threshold
+            if critic.weights:
+                critic.weights = (
+                    *(slope * weight for weight in critic.weights[:-1]),
+                    slope * critic.weights[-1] + bias,
+                )
+            else:
+                critic.head = slope, bias
             fit["ece_after"] = calibration_error(apply_temperature(slope * odds + bias, 1.0), gold)
         if self.options.evidence:
             fit["evidence"] = {

@@ -15,6 +15,7 @@ opposites, quantifiers and modals are compared within this pair.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,19 +221,15 @@ class Alignment:
         self.distance = _positions(response.words, sentence_ends=False)
         numbers = sorted({word.sentence for word in response.words})
         self.matches = {number: self._match(number) for number in numbers}
+        self.pair_of = _find_pairs(response.words, pairs)
         self.places = [place for place, word in enumerate(response.words) if word.kind != STOP]
         self.length = math.log1p(len(self.places))
         rows = [self._word_features(place) for place in self.places]
         self.features = np.array(rows, np.float64).reshape(len(self.places), len(FEATURES))
 
-    def find_pair(self, place: int) -> Pair | None:
-        """Finds the compared value that a word is part of."""
-        word = self.words[place]
-        return next((pair for pair in self.pairs if pair.value.start < word.end and word.start < pair.value.end), None)
-
     def _word_features(self, place: int) -> list[float]:
         """Computes the FEATURES of one word."""
-        pair = self.find_pair(place)
+        pair = self.pair_of.get(place)
         is_known = pair is not None and not pair.is_unsupported
         word, match = self.words[place], self.matches[self.words[place].sentence]
         known, in_match = bool(self.equal[place].any()), bool(self.equal_in_sentence[place, match.number])
@@ -397,3 +394,14 @@ def _positions(words: Sequence[Word], *, sentence_ends: bool) -> Floats:
         for place in range(1, len(words)):
             steps[place] += SENTENCE * (words[place].sentence != words[place - 1].sentence)
     return np.cumsum(steps)
+
+
+def _find_pairs(words: Sequence[Word], pairs: Sequence[Pair]) -> dict[int, Pair]:
+    """Finds for each word that is part of a compared value the first such pair."""
+    ends, found = [word.end for word in words], dict[int, Pair]()
+    for pair in pairs:
+        place = bisect_right(ends, pair.value.start)
+        while place < len(words) and words[place].start < pair.value.end:
+            found.setdefault(place, pair)
+            place += 1
+    return found

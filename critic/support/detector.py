@@ -186,13 +186,16 @@ class SupportDetector:
         """Marks values that the context does not have, and in other sentences the words above the span threshold."""
         words, places = alignment.words, alignment.places
         pairs = [pair for pair in alignment.pairs if pair.is_unsupported]
-        wrong = [alignment.find_pair(place) in pairs for place in places]
-        sentences = {words[place].sentence for place, is_wrong in zip(places, wrong, strict=True) if is_wrong}
+        inside: dict[int, list[int]] = {}  # by the first character of an unsupported value
+        for number, place in enumerate(places):
+            if (pair := alignment.pair_of.get(place)) is not None and pair.is_unsupported:
+                inside.setdefault(pair.value.start, []).append(number)
+        sentences = {words[places[number]].sentence for each in inside.values() for number in each}
         rest = [n for n, place in enumerate(places) if words[place].sentence not in sentences]
         found: list[tuple[int, int, float]] = []
         for pair in pairs:
-            inside = [n for n, place in enumerate(places) if alignment.find_pair(place) is pair]
-            probability = float(sigmoid(logits[inside].max())) if inside else 0.0
+            numbers = inside.get(pair.value.start)
+            probability = float(sigmoid(logits[numbers].max())) if numbers else 0.0
             found.append((pair.value.start, pair.value.end, max(probability, self.model.value_probability)))
         if rest:
             cut = float(logit(self.model.span_threshold))

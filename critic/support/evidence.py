@@ -18,7 +18,7 @@ def find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) ->
     words = alignment.words
     inside = [n for n, place in enumerate(alignment.places) if words[place].start < end and start < words[place].end]
     places = [alignment.places[n] for n in inside]
-    for pair in map(alignment.find_pair, places):
+    for pair in map(alignment.pair_of.get, places):
         if pair is not None and pair.is_unsupported:
             if pair.closest is None:
                 return _quote(alignment, "not in the context", alignment.matches[words[places[0]].sentence].first)

@@ -141,11 +141,6 @@ class Answers:
         return np.stack([worst, np.log1p(expected), np.log1p(missing), missing / size], axis=1)
 
 
-# Thai, Lao, Burmese, Khmer, kana, Han: written without spaces, so a run of characters is not a word.
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-JOINERS = "\u200c\u200d"  # within words of Persian and of Indian scripts
-
-
 def widen_to_words(start: Ints, end: Ints, owner: Ints, texts: Sequence[str]) -> tuple[Ints, Ints]:
     """Extends each token to the boundaries of the words that it overlaps [tokens each].
 
@@ -176,6 +171,9 @@ def widen_to_words(start: Ints, end: Ints, owner: Ints, texts: Sequence[str]) ->
 
 @cache
 def _word() -> re.Pattern[str]:
+    # Thai, Lao, Burmese, Khmer, kana, Han: written without spaces, so a run of characters is not a word.
+    unspaced = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    joiners = "\u200c\u200d"  # within words of Persian and of Indian scripts
     marks = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c) in ("Mn", "Mc"))
-    letters = f"(?:(?![{UNSPACED}])[\\w{marks}{JOINERS}])+"
+    letters = f"(?:(?![{unspaced}])[\\w{marks}{joiners}])+"
     return re.compile(rf"\d+(?:[.,]\d+)+(?!\w)|{letters}(?:['’]{letters})*")

@@ -11,7 +11,7 @@ between domains. A response then has the probability of its most probable token,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from critic.logistic import fit_line, sigmoid
 from critic.tagger.calibration_features import Answers
-from critic.tagger.span_calibration import FoundSpans, SpanCalibration
+from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
 from faithkit.calibration.thresholds import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
 
-NUM_THRESHOLDS = 40
-BY_TOKENS = "char_f1: the label of a response follows from its tokens"
 MERGE_GAPS = (0, 4, 12, 30)
 MIN_LENGTHS = (1, 4, 10, 20)
 Floats = NDArray[np.float64]
@@ -46,12 +44,17 @@ def fit_calibration(
     wrong = wrong_tokens(answers, examples)  # [tokens]
     gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)  # [responses]
     visible = answers.characters > 0
-    calibration, token_note = fit_tokens(answers, wrong, use_evidence=use_evidence)
+    slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
+    calibration = SpanCalibration(slope=slope[0], bias=bias)
+    if use_evidence and not note:
+        weights, bias, note = fit_line(answers.token_evidence()[visible], wrong[visible])
+        calibration = replace(calibration, token_weights=() if note else (*weights, bias))
     probability = calibration.probabilities(answers)  # [tokens]
-    notes = [token_note]
+    notes = [note]
     if by_tokens:
         calibration, char_f1 = fit_spans(replace(calibration, response_weights=()), answers, probability, examples)
-        calibration = replace(calibration, response_threshold=calibration.char_threshold, aim=BY_TOKENS)
+        aim = "char_f1: the label of a response follows from its tokens"
+        calibration = replace(calibration, response_threshold=calibration.char_threshold, aim=aim)
         scores = answers.worst(probability)  # [responses]
         predicted = calibration.is_hallucinated(scores)
         response_f1 = float(2 * (predicted & (gold > 0)).sum() / max(1, predicted.sum() + gold.sum()))
@@ -88,18 +91,6 @@ def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.in
     return np.concatenate(rows).astype(np.int8)
 
 
-def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool) -> tuple[SpanCalibration, str]:
-    """Fits P(token is hallucinated), and returns the reason if nothing was fitted."""
-    visible = answers.characters > 0
-    slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
-    calibration = SpanCalibration(slope=slope[0], bias=bias)
-    if note or not use_evidence:
-        return calibration, note
-    evidence = answers.token_evidence()  # [tokens, 4]
-    weights, bias, note = fit_line(evidence[visible], wrong[visible])
-    return replace(calibration, token_weights=() if note else (*weights, bias)), note
-
-
 def fit_spans(
     calibration: SpanCalibration,
     answers: Answers,
@@ -114,50 +105,25 @@ def fit_spans(
     Args:
         is_hallucinated: The label of each response, which spans must match; None allows spans in all responses.
     """
-    gold = GoldCharacters.of(examples)
-    if not gold.total:
+    begins = np.append(0, np.cumsum([len(example.response) for example in examples]))  # of each answer, concatenated
+    marked = np.zeros(int(begins[-1]), np.int64)
+    for first, example in zip(begins[:-1], examples, strict=True):
+        for span in example.spans or ():
+            marked[first + span.start : first + span.end] = 1
+    before = np.append(0, np.cumsum(marked))  # annotated characters before each position
+    if not before[-1]:
         return calibration, 0.0
-    thresholds = np.unique(np.quantile(probability[answers.characters > 0], np.linspace(0.3, 1.0, NUM_THRESHOLDS)))
+    thresholds = np.unique(np.quantile(probability[answers.characters > 0], np.linspace(0.3, 1.0, 40)))
     best, best_f1 = calibration, -1.0
     for merge_gap, min_length, threshold in product(MERGE_GAPS, MIN_LENGTHS, thresholds):
         tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
-        f1 = gold.f1(tried.spans(answers, probability, is_hallucinated), answers.owner)
+        found = tried.spans(answers, probability, is_hallucinated)
+        begin = begins[answers.owner[found.first]]  # of the answer of each span
+        correct = int((before[begin + found.end] - before[begin + found.start]).sum())
+        f1 = 2 * correct / (int(before[-1]) + int((found.end - found.start).sum()))
         if f1 > best_f1:
             best, best_f1 = tried, f1
     return best, best_f1
-
-
-@dataclass(frozen=True, slots=True)
-class GoldCharacters:
-    """Annotated characters of several answers, concatenated.
-
-    Args:
-        before: Number of annotated characters before each position [characters + 1].
-        begins: First character of each answer, and the end of the last [answers + 1].
-    """
-
-    before: Ints
-    begins: Ints
-
-    @classmethod
-    def of(cls, examples: Sequence[Example]) -> "GoldCharacters":
-        begins = np.append(0, np.cumsum([len(example.response) for example in examples]))
-        marked = np.zeros(int(begins[-1]), np.int64)
-        for begin, example in zip(begins[:-1], examples, strict=True):
-            for span in example.spans or ():
-                marked[begin + span.start : begin + span.end] = 1
-        return cls(np.append(0, np.cumsum(marked)), begins)
-
-    @property
-    def total(self) -> int:
-        return int(self.before[-1])
-
-    def f1(self, found: FoundSpans, owner: Ints) -> float:
-        """Computes the character F1 over all answers."""
-        begin = self.begins[owner[found.first]]  # of the answer of each span [spans]
-        correct = int((self.before[begin + found.end] - self.before[begin + found.start]).sum())
-        predicted = int((found.end - found.start).sum())
-        return 2 * correct / (self.total + predicted)
 
 
 def best_f1(odds: Floats, true_positives: Ints, positives: Ints, total: int) -> float:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.auxiliary_losses import answer_overlap, overlap_loss
+from critic.auxiliary_losses import answer_overlap, auxiliary_loss
 from critic.encoder_module import EncoderModule
 from critic.tagger.fit_calibration import best_f1
 from critic.tagger.options import TaggerOptions
@@ -142,21 +142,17 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         self.log("train/loss", loss.detach(), prog_bar=True)
         if self.support is None:
             return loss
-        support = self._support_loss(output.hidden_states[-1], batch)
-        self.log("train/support_loss", support.detach())
-        return loss + self.options.support_weight * support
-
-    def _support_loss(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        assert self.support is not None and self._word_vectors is not None
-        places = answer_places(batch)
-        real = (batch["index"][batch["token_row"]] >= 0)[batch["token"]]
-        return overlap_loss(
-            self.support(hidden.flatten(0, 1)[places]),
+        assert self._word_vectors is not None
+        counted = (batch["index"][batch["token_row"]] >= 0)[batch["token"]]
+        support = auxiliary_loss(
+            self.support(output.hidden_states[-1].flatten(0, 1)[answer_places(batch)]),
             answer_overlap(self._word_vectors, batch["input_ids"].flatten(), batch["bounds"]),
-            real,
-            num_tokens=self.total(real.sum()),
+            counted,
+            num_tokens=self.total(counted.sum()),
             world_size=self.trainer.world_size,
         )
+        self.log("train/support_loss", support.detach())
+        return loss + self.options.support_weight * support
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         row, index = batch["token_row"], batch["index"]

@@ -1,4 +1,4 @@
-"""Defines the public class `Tagger`: texts to tokens, logits (`windows`), labels and spans (`mark_responses`)."""
+"""Defines the public class `Tagger`: texts to tokens, logits (`windows`), labels and spans."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from critic.load_checkpoint import load_checkpoint
 from critic.requests import (
     SINGLE,
+    TURN_BREAK,
     History,
     Knowledge,
     Request,
     answer_call,
-    dialogue_requests,
     example_chunks,
     request_of,
     stream_results,
@@ -29,69 +29,18 @@ from critic.tagger.calibration_features import Answers
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
 from critic.tagger.windows import exact_log_odds, token_logits
-from critic.token_support import TokenSupport, support_logits
+from critic.token_support import CENTER, SCALE, TokenSupport
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
+from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
-
-
-def mark_responses(
-    requests: Sequence[Request],
-    columns: Mapping[str, Any],
-    logits: NDArray[np.float32],
-    calibration: SpanCalibration,
-    labels: Mapping[int, str],
-    threshold: float | None,
-    span_threshold: float | None = None,
-) -> list[Prediction]:
-    """Computes label, score and spans of each response; spans match the label, unless they have a separate threshold.
-
-    Args:
-        columns: Columns of `SpanEncoder` for the requests.
-        logits: Logits of all response tokens, concatenated [tokens, classes].
-        labels: Names of the classes; 0 is outside.
-        threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
-        span_threshold: Probability from which characters are marked, regardless of the label; None takes the stored
-            threshold, with no span in a faithful response and at least one in a hallucinated response.
-    """
-    answers = Answers.of(requests, exact_log_odds(logits), columns["start"], columns["end"])
-    probability = calibration.probabilities(answers)  # [tokens]
-    scores = calibration.response_scores(answers, probability)  # [responses]
-    is_hallucinated = calibration.is_hallucinated(scores, threshold)
-
-    # Spans of each response.
-    labels_to_match = is_hallucinated if span_threshold is None else None
-    found = calibration.spans(answers, probability, labels_to_match, span_threshold)
-    spans: list[list[Span]] = [[] for _ in requests]
-    for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
-        tokens = slice(first, last + 1)
-        response = int(answers.owner[first])
-        spans[response].append(
-            Span(
-                start=int(begin),
-                end=int(stop),
-                text=requests[response].response[begin:stop],
-                label=most_probable_type(logits[tokens], labels),
-                score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
-            )
-        )
-
-    return [
-        Prediction(
-            id=SINGLE,
-            label=HALLUCINATED if hallucinated else FAITHFUL,
-            score=float(score),
-            spans=tuple(of_response),
-        )
-        for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
-    ]
 
 
 def most_probable_type(logits: NDArray[np.float32], labels: Mapping[int, str]) -> str:
@@ -308,8 +257,18 @@ class Tagger:
         Args:
             turns: (speaker, text): [("user", "Who wrote it?"), ("assistant", "It is anonymous.")].
         """
-        count, places, requests = dialogue_requests(knowledge, turns)
-        result: list[Prediction | None] = [None] * count
+        passages, all_turns = arguments.read_passages("knowledge", knowledge), arguments.read_turns("turns", turns)
+        places = [p for p, (speaker, _) in enumerate(all_turns) if (speaker or "").lower() in arguments.ASSISTANTS]
+        if not places:
+            speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in all_turns})) or "none"
+            problem = f"turns has no turn of the assistant; speakers: {speakers}"
+            raise UserError(problem, hint='turns=[("user", "Where?"), ("assistant", "In twelve.")]')
+        requests = []
+        for place in places:
+            question = TURN_BREAK.join(text for _, text in all_turns[:place])
+            response = arguments.read_text("turns", all_turns[place][1], f"item {place}")
+            requests.append(Request(number_passages(passages), question, response))
+        result: list[Prediction | None] = [None] * len(all_turns)
         for place, tagged in zip(places, self.tag(requests), strict=True):
             result[place] = replace(tagged, id=str(place))
         return result
@@ -372,14 +331,44 @@ class Tagger:
         threshold: float | None = None,
         span_threshold: float | None = None,
     ) -> list[Prediction]:
-        labels, logits = self.model.config.id2label, self._logits(columns)
-        return mark_responses(requests, columns, logits, self.calibration, labels, threshold, span_threshold)
+        """Computes label, score and spans of each response; spans match the label, without `span_threshold`."""
+        logits, calibration = self._logits(columns), self.calibration  # [tokens of all responses, classes]
+        answers = Answers.of(requests, exact_log_odds(logits), columns["start"], columns["end"])
+        probability = calibration.probabilities(answers)  # [tokens]
+        scores = calibration.response_scores(answers, probability)  # [responses]
+        is_hallucinated = calibration.is_hallucinated(scores, threshold)
+        labels_to_match = is_hallucinated if span_threshold is None else None
+        found = calibration.spans(answers, probability, labels_to_match, span_threshold)
+        spans: list[list[Span]] = [[] for _ in requests]
+        for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
+            tokens = slice(first, last + 1)
+            response = int(answers.owner[first])
+            spans[response].append(
+                Span(
+                    start=int(begin),
+                    end=int(stop),
+                    text=requests[response].response[begin:stop],
+                    label=most_probable_type(logits[tokens], self.model.config.id2label),
+                    score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
+                )
+            )
+        return [
+            Prediction(
+                id=SINGLE,
+                label=HALLUCINATED if hallucinated else FAITHFUL,
+                score=float(score),
+                spans=tuple(of_response),
+            )
+            for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
+        ]
 
     def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
         if self.token_support:
             options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "max_windows": self.encoder.max_windows}
-            support = TokenSupport.of(self.model, self.encoder.tokenizer, **options)
-            return support_logits(support.best([columns["context"], columns["question"]], columns["answer"]))
+            support = TokenSupport(self.model, self.encoder.tokenizer, **options)
+            found = support.best([columns["context"], columns["question"]], columns["answer"])
+            values = torch.cat([*found, torch.zeros(0)]).numpy()
+            return np.stack([np.zeros_like(values), SCALE * (CENTER - values)], axis=1).astype(np.float32)
         return token_logits(self.model, self.encoder, columns, self.batch_tokens)
 
     @property

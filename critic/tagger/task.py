@@ -56,9 +56,12 @@ class TaggerTask:
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> TaggerModule:
         """Builds the module to train; without types in the training spans it has a single class."""
-        if self.options.typed and self.encoder.untyped and not _has_types(self.options.weights):
-            log.info("no training span has a type: training with model.typed=false")
-            self.options = replace(self.options, typed=False)
+        if self.options.typed and self.encoder.untyped:
+            with loading(self.options.weights) as source:
+                labels = (read_config(source).get("id2label") or {}).values()
+            if not set(SPAN_TYPES) <= set(labels):
+                log.info("no training span has a type: training with model.typed=false")
+                self.options = replace(self.options, typed=False)
         module = TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         check_length(module.model, self.encoder.max_length, self.options.weights)
         return module
@@ -135,12 +138,6 @@ class TaggerTask:
         """Writes the predictions, and compares them with the labels."""
         parts = "training and validation" if self.options.token_support else "validation"
         return report_detector(training, tests, fitted_on=self._fitting_examples(training), parts=parts)
-
-
-def _has_types(weights: str) -> bool:
-    """Returns whether weights are those of a tagger with types."""
-    with loading(weights) as source:
-        return set(SPAN_TYPES) <= set((read_config(source).get("id2label") or {}).values())
 
 
 def compute_answers(

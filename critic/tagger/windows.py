@@ -63,6 +63,7 @@ def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
     return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")  # [tokens]
 
 
+@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def token_logits(
     model: Any, encoder: SpanEncoder, columns: Mapping[str, Any], batch_tokens: int
 ) -> NDArray[np.float32]:
@@ -76,18 +77,14 @@ def token_logits(
     windows = encoder.windows(columns)
     for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
         batch = encoder.collate_windows(columns, windows.take(np.sort(rows)))
-        computed.append(_run(model, batch))
+        inputs = {name: torch.from_numpy(array) for name, array in batch.items()}
+        computed.append(_answer_logits(model, inputs).float())
         tokens.append(batch["token"])
     # Read after the last batch has started, so that a GPU does not wait between batches.
     read = torch.cat([logits.cpu() for logits in computed]).numpy()  # [positions, classes]
     odds, token = (torch.from_numpy(each) for each in (exact_log_odds(read), np.concatenate(tokens)))
     best = best_windows(odds, token, len(columns["start"].values)).numpy()
     return np.concatenate([read, np.full_like(read, np.nan, shape=(1, read.shape[1]))])[best]
-
-
-@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
-def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> Tensor:
-    return _answer_logits(model, {name: torch.from_numpy(array) for name, array in batch.items()}).float()
 
 
 def _answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:

@@ -32,7 +32,6 @@ OTHER_NAMES = {"topicalchat": "topical"}
 LAYOUTS = {"gold": ("evidence", "history", "response", "BEGIN", "VRM")} | {
     model: ("knowledge", "history", model, "begin_label", "vrm_label") for model in ("ctrl", "doha", "gpt2")
 }
-NEEDED = {"no label": 3, "empty response": 2, "no knowledge": 0}  # by the fields' places in a layout
 # As the files spell them (case aside), to the label that is meant.
 TAGS = {
     "entailment": "entailment",
@@ -83,12 +82,21 @@ class Audit(BeginSource):
         model = row.layout(LAYOUTS)
         knowledge_name, _, response_name, begin_name, vrm_name = LAYOUTS[model]
         filled = {name for name in LAYOUTS[model] if row.text(name, empty_ok=True).strip()}
-        if missing := next((name for name, field in NEEDED.items() if LAYOUTS[model][field] not in filled), None):
+        needed = {"no label": begin_name, "empty response": response_name, "no knowledge": knowledge_name}
+        if missing := next((name for name, field in needed.items() if field not in filled), None):
             report.count(f"dropped: {missing if filled else 'blank row'}")
             return
-        tags = _tags(row, begin_name, report)
+        parts = _parts(row.text(begin_name), ",.")  # "entailment. uncooperative" means a comma
+        unknown = [part for part in parts if part.lower() not in TAGS]
+        if unknown or not parts:
+            raise BadRow(f"field {begin_name!r} is {shorten(row.values[begin_name])}; known: {', '.join(TAGS)}")
+        if "." in row.text(begin_name) or any(part.lower() != TAGS[part.lower()] for part in parts):
+            report.count("misspelt labels, read by the table")
+        tags = tuple(TAGS[part.lower()] for part in parts)
         response = row.text(response_name, empty_ok=True)
-        label = settle_generic(_label(tags), self.generic, report)
+        hallucinated = any("hallucination" in tag for tag in tags)
+        judged = HALLUCINATED if hallucinated else GENERIC if GENERIC in tags else FAITHFUL
+        label = settle_generic(judged, self.generic, report)
         if label is None:
             return
         knowledge = row.text(knowledge_name)
@@ -116,19 +124,3 @@ class Audit(BeginSource):
 
 def _parts(text: str, separators: str) -> list[str]:
     return [part for part in (" ".join(piece.split()) for piece in re.split(f"[{separators}]", text)) if part]
-
-
-def _tags(row: Row, name: str, report: ReadReport) -> tuple[str, ...]:
-    parts = _parts(row.text(name), ",.")  # "entailment. uncooperative" means a comma
-    unknown = [part for part in parts if part.lower() not in TAGS]
-    if unknown or not parts:
-        raise BadRow(f"field {name!r} is {shorten(row.values[name])}; known: {', '.join(TAGS)}")
-    if "." in row.text(name) or any(part.lower() != TAGS[part.lower()] for part in parts):
-        report.count("misspelt labels, read by the table")
-    return tuple(TAGS[part.lower()] for part in parts)
-
-
-def _label(tags: Sequence[str]) -> str:
-    if any("hallucination" in tag for tag in tags):
-        return HALLUCINATED
-    return GENERIC if GENERIC in tags else FAITHFUL

@@ -23,14 +23,12 @@ FILES_2022 = {
     "validation": [f"**/begin_dev_{domain}.tsv" for domain in ("wow", "cmu", "tc")],
     "test": [f"**/begin_test_{domain}.tsv" for domain in ("wow", "cmu", "tc")],
 }
-FILES_2021 = {"validation": ["**/dev_05_24_21.tsv"], "test": ["**/test_05_24_21.tsv"]}
 LAYOUTS = {
     "2022": ("model_name", "data_source", "knowledge", "message", "response", "begin_label"),
     "2021": ("evidence", "previous turn", "response", "gold label"),
 }
 META = ("model_name", "data_source", "full label set")
 GENERIC = "generic"
-GENERIC_OPTIONS = ("drop", HALLUCINATED, FAITHFUL)
 LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
 LABELS_2021 = {
     "entailment": FAITHFUL,
@@ -74,7 +72,7 @@ class BeginSource(Source):
             whole.
     """
 
-    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"generic": GENERIC_OPTIONS}
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"generic": ("drop", HALLUCINATED, FAITHFUL)}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     generic: str = "drop"
     max_knowledge_words: int | None = None
@@ -96,7 +94,10 @@ class Begin(BeginSource):
 
     name: ClassVar[str] = "begin"
     embedded_layout: ClassVar[str | None] = "begin"
-    official_files: ClassVar[Sequence[Patterns]] = (FILES_2022, FILES_2021)
+    official_files: ClassVar[Sequence[Patterns]] = (
+        FILES_2022,
+        {"validation": ["**/dev_05_24_21.tsv"], "test": ["**/test_05_24_21.tsv"]},
+    )
     address: ClassVar[str] = ADDRESS
 
     def files(self) -> Mapping[str, Sequence[File]]:

@@ -42,17 +42,20 @@ class ClaimSets(Source):
     """
 
     fields: ClassVar[tuple[str, str, str]]  # of document, text and label
+    set_field: ClassVar[str | None] = None  # of the set's name; None: each set has its file
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"sets": ANY}
     sets: Names = ANY
-
-    def set_of(self, row: Row) -> str:
-        """Names the set of a row."""
-        raise NotImplementedError
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout({self.name: self.fields})
         document, text, label = self.fields
-        name = self.set_of(row)
+        if self.set_field:
+            name = row.choice(self.set_field, {name.lower(): name for name in self.option_names["sets"]})
+        elif (stem := Path(row.file).stem) in TRUE_FILES:
+            name = TRUE_FILES[stem]
+        else:
+            hint = "keep the names of the official script"
+            raise BadRow(f"the file's name {stem!r} is of no set; known: {', '.join(TRUE_FILES)}", hint=hint)
         if not self._reads("sets", name, report):
             return
         knowledge = row.text(document)
@@ -83,10 +86,7 @@ class AggreFact(ClaimSets):
     address: ClassVar[str] = "https://huggingface.co/datasets/lytang/LLM-AggreFact"
     option_names: ClassVar[Mapping[str, Sequence[str]]] = {"sets": AGGREFACT_SETS}
     fields: ClassVar[tuple[str, str, str]] = ("doc", "claim", "label")
-
-    def set_of(self, row: Row) -> str:
-        found: str = row.choice("dataset", {name.lower(): name for name in AGGREFACT_SETS})
-        return found
+    set_field: ClassVar[str | None] = "dataset"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +99,3 @@ class TrueSets(ClaimSets):
     address: ClassVar[str] = "https://github.com/google-research/true"
     option_names: ClassVar[Mapping[str, Sequence[str]]] = {"sets": tuple(sorted(TRUE_FILES.values()))}
     fields: ClassVar[tuple[str, str, str]] = ("grounding", "generated_text", "label")
-
-    def set_of(self, row: Row) -> str:
-        stem = Path(row.file).stem
-        if stem not in TRUE_FILES:
-            hint = "keep the names of the official script"
-            raise BadRow(f"the file's name {stem!r} is of no set; known: {', '.join(TRUE_FILES)}", hint=hint)
-        return TRUE_FILES[stem]

@@ -65,10 +65,25 @@ class CmuDog(ConversationSource):
 
     def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         report.count(f"layout: {row.layout(LAYOUTS)}")
-        document = self._document(row)
+        index, documents = row.values["wikiDocumentIdx"], self._wiki_data[0]
+        if not isinstance(index, int) or index not in documents:
+            problem = f"field 'wikiDocumentIdx' is {shorten(index)}: {DOCUMENTS} has no such document"
+            raise BadRow(problem, hint=f"put the official {DOCUMENTS} next to Conversations")
+        document = documents[index]
         saw = row.texts("whoSawDoc")
         conversation = Path(row.file).stem
-        turns = _spoken_turns(row, report)
+        turns: list[SpokenTurn] = []
+        for position, values in enumerate(row.items("history")):
+            with reading(f"message {position}"):  # a bad one rejects the others too: they would lack their history
+                message = row.inside(values)
+                user, text = message.text("uid"), message.text("text", empty_ok=True)
+            turn = SpokenTurn(position, user, str(message.values.get("docIdx")), text)
+            if not turn.text.strip():
+                report.count(EMPTY)
+            elif turns and (turns[-1].user, turns[-1].section) == (turn.user, turn.section):
+                turns[-1] = turns[-1]._replace(text=f"{turns[-1].text} {turn.text}")
+            else:
+                turns.append(turn)
         for place, turn in enumerate(turns):
             if turn.section not in document:
                 raise BadRow(f"message {turn.position}: the document has no section {turn.section}")
@@ -94,13 +109,6 @@ class CmuDog(ConversationSource):
                     meta={"movie": row.values["wikiDocumentIdx"], "doc_idx": int(turn.section)},
                 )
 
-    def _document(self, row: Row) -> Mapping[str, str]:
-        index, documents = row.values["wikiDocumentIdx"], self._wiki_data[0]
-        if not isinstance(index, int) or index not in documents:
-            problem = f"field 'wikiDocumentIdx' is {shorten(index)}: {DOCUMENTS} has no such document"
-            raise BadRow(problem, hint=f"put the official {DOCUMENTS} next to Conversations")
-        return documents[index]
-
     @cached_property
     def _wiki_data(self) -> tuple[dict[int, Mapping[str, str]], list[tuple[str, int, BadRow, object]]]:
         """The documents by their numbers, and the bad ones with their places."""
@@ -111,24 +119,15 @@ class CmuDog(ConversationSource):
             if isinstance(file, Path) and file.parent.name == DOCUMENTS:
                 row = next(read_rows(file, ReadReport()))
                 try:
-                    number, document = _document_of(row)
-                    documents[number] = document
+                    index = row.values.get("wikiDocumentIdx")
+                    if not isinstance(index, int) or isinstance(index, bool):
+                        raise BadRow(f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}")
+                    sections = {name: value for name, value in row.values.items() if name.isdecimal()}
+                    documents[index] = {name: section_text(value) for name, value in sections.items()}
                 except BadRow as error:
+                    error.hint = "fetch the file again"
                     bad.append((row.file, row.line, error, row.values))
         return documents, bad
-
-
-def _document_of(row: Row) -> tuple[int, Mapping[str, str]]:
-    """Returns a document's number and the texts of its sections."""
-    index = row.values.get("wikiDocumentIdx")
-    if not isinstance(index, int) or isinstance(index, bool):
-        raise BadRow(f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}", hint="fetch the file again")
-    sections = {name: value for name, value in row.values.items() if name.isdecimal()}
-    try:
-        return index, {name: section_text(value) for name, value in sections.items()}
-    except BadRow as error:
-        error.hint = "fetch the file again"
-        raise
 
 
 def section_text(section: object) -> str:
@@ -145,19 +144,3 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):  # a year, a rating
         return str(value)
     return check_text(value, name, empty_ok=True)
-
-
-def _spoken_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:
-    turns: list[SpokenTurn] = []
-    for position, values in enumerate(row.items("history")):
-        with reading(f"message {position}"):  # a bad one rejects the others too: they would lack their history
-            message = row.inside(values)
-            user, text = message.text("uid"), message.text("text", empty_ok=True)
-        turn = SpokenTurn(position, user, str(message.values.get("docIdx")), text)
-        if not turn.text.strip():
-            report.count(EMPTY)
-        elif turns and (turns[-1].user, turns[-1].section) == (turn.user, turn.section):
-            turns[-1] = turns[-1]._replace(text=f"{turns[-1].text} {turn.text}")
-        else:
-            turns.append(turn)
-    return turns

@@ -59,14 +59,27 @@ class Decode(Source):
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUTS)
-        turns = [_turn(row, index, values) for index, values in enumerate(row.items("turns"))]
+        turns: list[tuple[str, str]] = []
+        for place, values in enumerate(row.items("turns")):
+            with reading(f"turn {place}"):
+                turn = row.inside(values)
+                if turn.values.get("agent_id") is None:
+                    raise BadRow("field 'agent_id' is missing")
+                turns.append((identifier(turn, "agent_id"), turn.text("text", empty_ok=True).strip()))
         if not turns:
             raise BadRow("field 'turns' is empty")
         label = row.choice("is_contradiction", LABELS)
         *earlier, (agent, response) = turns
-        if self.official:
-            knowledge = _official_knowledge(row, turns, label)
-        else:
+        # What the last utterance is set against, by what it adds to the record's id.
+        knowledge: dict[str, str] = {}
+        if self.official and label == HALLUCINATED:
+            marked = _contradicted(row)[:-1]
+            if outside := [index for index in marked if not 0 <= index < len(turns)]:
+                raise BadRow(f"field {CONTRADICTED!r} names turn {outside[0]}, and there are {len(turns)}")
+            knowledge = {f"-{number}": turns[index][1] for number, index in enumerate(marked, 1)}
+        elif self.official and earlier:
+            knowledge = {"": turns[-3 if len(turns) > 3 else -2][1]}
+        elif not self.official:
             texts = [text for who, text in earlier if text and (self.knowledge == "dialogue" or who == agent)]
             knowledge = {"": " ".join(texts)} if texts else {}
         if not knowledge:
@@ -91,29 +104,9 @@ class Decode(Source):
             )
 
 
-def _official_knowledge(row: Row, turns: Sequence[tuple[str, str]], label: str) -> dict[str, str]:
-    """Finds what the release sets the last utterance against, by what it adds to the record's id."""
-    if label == HALLUCINATED:
-        marked = _contradicted(row)[:-1]
-        if outside := [index for index in marked if not 0 <= index < len(turns)]:
-            raise BadRow(f"field {CONTRADICTED!r} names turn {outside[0]}, and there are {len(turns)}")
-        return {f"-{number}": turns[index][1] for number, index in enumerate(marked, 1)}
-    if len(turns) < 2:
-        return {}
-    return {"": turns[-3 if len(turns) > 3 else -2][1]}
-
-
 def _contradicted(row: Row) -> list[int]:
     indices = row.items(CONTRADICTED) if row.values.get(CONTRADICTED) is not None else []
     for index in indices:
         if not isinstance(index, int) or isinstance(index, bool):
             raise BadRow(f"field {CONTRADICTED!r} must hold whole numbers, got {shorten(index)}")
     return indices
-
-
-def _turn(row: Row, index: int, values: object) -> tuple[str, str]:
-    with reading(f"turn {index}"):
-        turn = row.inside(values)
-        if turn.values.get("agent_id") is None:
-            raise BadRow("field 'agent_id' is missing")
-        return identifier(turn, "agent_id"), turn.text("text", empty_ok=True).strip()

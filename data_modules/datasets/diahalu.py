@@ -66,10 +66,41 @@ def read_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:
 
 def read_places(row: Row, turns: Sequence[SpokenTurn], report: ReadReport) -> list[Place]:
     """Returns the places that `index` names, by round."""
-    rounds = {turn.round for turn in turns}
-    places = []
-    for number, spelt in _items(row, report):
-        name = _type_of(spelt, report)
+    rounds, places = {turn.round for turn in turns}, []
+    given: Any = row.values.get("index")
+    items: Any = given
+    if isinstance(given, str):
+        try:
+            items = json.loads(given) if given.strip() else []
+        except (ValueError, RecursionError) as error:
+            items = [[int(number), spelt.strip()] for number, spelt in _ITEM.findall(given)]
+            if not items:
+                raise _bad_index(given) from error
+            report.count("repaired: an index that is not JSON")
+    if items is not None and not isinstance(items, list):
+        raise _bad_index(given)
+    if items and len(items) == 2 and not isinstance(items[0], list):
+        report.count("repaired: an index of one place, not in a list")
+        items = [items]
+    for item in items or ():
+        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
+            raise _bad_index(given)
+        number, spelt = item
+        if isinstance(number, str) and (as_text := _NUMBER.fullmatch(number)):
+            report.count("repaired: a turn's number given as text")
+            number = int(as_text[1])
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise _bad_index(number)
+        letters = _LETTERS.sub("", spelt.lower())
+        if letters not in _BY_LETTERS:
+            near = get_close_matches(letters, _BY_LETTERS, 1, cutoff=0.75)
+            if not near:
+                raise BadRow(f"field 'index' has the type {shorten(spelt)}; known: {', '.join(TYPES)}")
+            report.count("repaired: a misspelt type")
+            letters = near[0]
+        elif spelt.lower() != _BY_LETTERS[letters]:
+            report.count("repaired: a misspelt type")
+        name = _BY_LETTERS[letters]
         if number in rounds:
             places.append(Place(number, name, spelt))
         else:
@@ -77,56 +108,8 @@ def read_places(row: Row, turns: Sequence[SpokenTurn], report: ReadReport) -> li
     return sorted(places, key=lambda place: place.round)
 
 
-def _items(row: Row, report: ReadReport) -> Iterator[tuple[int, str]]:
-    value: Any = row.values.get("index")
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.strip() else []
-        except (ValueError, RecursionError) as error:
-            found = [(int(number), spelt.strip()) for number, spelt in _ITEM.findall(value)]
-            if not found:
-                raise _bad_index(value) from error
-            report.count("repaired: an index that is not JSON")
-            yield from found
-            return
-    if value is None:
-        return
-    if not isinstance(value, list):
-        raise _bad_index(row.values.get("index"))
-    if len(value) == 2 and not isinstance(value[0], list):
-        report.count("repaired: an index of one place, not in a list")
-        value = [value]
-    for item in value:
-        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
-            raise _bad_index(row.values.get("index"))
-        yield _round(item[0], report), item[1]
-
-
-def _round(value: object, report: ReadReport) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
-        report.count("repaired: a turn's number given as text")
-        return int(found[1])
-    raise _bad_index(value)
-
-
 def _bad_index(value: object) -> BadRow:
     return BadRow(f"field 'index' must be a list of [turn, type], got {shorten(value)}")
-
-
-def _type_of(spelt: str, report: ReadReport) -> str:
-    """Returns the type of a spelling: by its letters, else the nearest one."""
-    letters = _LETTERS.sub("", spelt.lower())
-    if letters not in _BY_LETTERS:
-        near = get_close_matches(letters, _BY_LETTERS, 1, cutoff=0.75)
-        if not near:
-            raise BadRow(f"field 'index' has the type {shorten(spelt)}; known: {', '.join(TYPES)}")
-        report.count("repaired: a misspelt type")
-        letters = near[0]
-    elif spelt.lower() != _BY_LETTERS[letters]:
-        report.count("repaired: a misspelt type")
-    return _BY_LETTERS[letters]
 
 
 def read_explanations(row: Row, report: ReadReport) -> list[str]:
@@ -208,7 +191,11 @@ class DiaHalu(Source):
         if self.labelled_by == MODEL:  # in place of people's labels; a row without them has none
             labels = ("label", "index", "explaination", "explanation")
             row = row.inside({**row.values, **{name: row.values.get(f"model_{name}") for name in labels}})
-        domain, label = _domain(row), row.choice("label", LABELS)
+        named = row.text("domain").lower()
+        domain = next((domain for word, domain in DOMAIN_WORDS.items() if word in named), None)
+        if domain is None:
+            raise BadRow(f"field 'domain' is {shorten(row.values['domain'])}; known: {', '.join(DOMAINS)}")
+        label = row.choice("label", LABELS)
         model = str(row.values.get("Which LLM") or "unknown")
         if not (self._reads("domains", domain, report) and self._reads("models", model, report)):
             return
@@ -230,7 +217,11 @@ class DiaHalu(Source):
                 meta[name] = row.text(field)
         build = _Builder(self.name, split, identifier(row, "ID"), label, meta, turns, places)
         if self.level == DIALOGUE:
-            yield build.dialogue(row.text("text").strip(), read_explanations(row, report))
+            shown: dict[str, Any] = {"places": [[place.round, place.type] for place in places]} if places else {}
+            if explanations := read_explanations(row, report):
+                shown["explanations"] = explanations
+            shown["turn_words"] = [len(turn.text.split()) for turn in turns]
+            yield build.example(build.id, row.text("text").strip(), label, places, meta=shown)
         else:
             yield from build.rounds(report)
 
@@ -247,19 +238,12 @@ class _Builder:
     turns: Sequence[SpokenTurn]
     places: Sequence[Place]
 
-    def _example(self, id: str, response: str, label: str | None, places: Sequence[Place], **values: Any) -> Example:
+    def example(self, id: str, response: str, label: str | None, places: Sequence[Place], **values: Any) -> Example:
         types = list(dict.fromkeys(place.type for place in places))
         meta = {**self.meta, **values.pop("meta", {})} | ({"type": types[0], "types": types} if types else {})
         tags = tuple(dict.fromkeys(place.spelt for place in places))
         shared: dict[str, Any] = {"source": self.source, "split": self.split, "group": self.id, "knowledge": ""}
         return Example(id=id, response=response, label=label, tags=tags, meta=meta, **shared, **values)
-
-    def dialogue(self, text: str, explanations: list[str]) -> Example:
-        meta: dict[str, Any] = {"places": [[place.round, place.type] for place in self.places]} if self.places else {}
-        if explanations:
-            meta["explanations"] = explanations
-        meta["turn_words"] = [len(turn.text.split()) for turn in self.turns]
-        return self._example(self.id, text, self.label, self.places, meta=meta)
 
     def rounds(self, report: ReadReport) -> Iterator[Example]:
         """Yields the rounds with a turn that was judged."""
@@ -282,12 +266,4 @@ class _Builder:
             texts = [turn.text if alone else f"{turn.who}{turn.round}: {turn.text}" for _, turn in shown]
             history = [Turn(speaker=SPEAKERS[turn.who], text=turn.text) for turn in self.turns[: shown[0][0]]]
             id, response = f"{self.id}:{number}", "\n".join(texts)
-            yield self._example(id, response, label, here, history=tuple(history), meta={"turn": number})
-
-
-def _domain(row: Row) -> str:
-    name = row.text("domain").lower()
-    found = next((domain for word, domain in DOMAIN_WORDS.items() if word in name), None)
-    if found is None:
-        raise BadRow(f"field 'domain' is {shorten(row.values['domain'])}; known: {', '.join(DOMAINS)}")
-    return found
+            yield self.example(id, response, label, here, history=tuple(history), meta={"turn": number})

@@ -66,7 +66,12 @@ class FaithBench(Source):
                     continue
                 bounds = whole_number(note, "summary_start"), whole_number(note, "summary_end")
                 span = locate_span(note.text("summary_span", empty_ok=True), *bounds, summary, report)
-                marked.append((max(map(_level, labels), key=LEVELS.index), span))
+                levels = [label.partition(".")[0].strip().lower() for label in labels]
+                for label, level in zip(labels, levels, strict=True):
+                    if level not in LEVELS[1:]:
+                        known = "Unwanted, Questionable, Benign, Unwanted.Intrinsic, ..."
+                        raise BadRow(f"field 'label' has {shorten(label)}; known: {known}")
+                marked.append((max(levels, key=LEVELS.index), span))
                 tags += labels
         level = max((each for each, _ in marked), key=LEVELS.index, default=LEVELS[0])
         meaning = {"consistent": FAITHFUL, "unwanted": HALLUCINATED}
@@ -89,12 +94,3 @@ class FaithBench(Source):
             tags=tuple(dict.fromkeys(tags)),
             meta={"task": "Summary", "model": metadata.text("summarizer", empty_ok=True), "level": level},
         )
-
-
-def _level(label: str) -> str:
-    level = label.partition(".")[0].strip().lower()
-    if level not in LEVELS[1:]:
-        raise BadRow(
-            f"field 'label' has {shorten(label)}; known: Unwanted, Questionable, Benign, Unwanted.Intrinsic, ..."
-        )
-    return level

@@ -89,30 +89,29 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
     dialogue = check_text(str(index), "dialog_idx")
     for position, values in enumerate(row.items("utterances")):
         with report.rejecting(row, f"utterance {position}", values):
-            turn = _turn(row.inside(values), dialogue, position)
+            utterance = row.inside(values)
+            tags = None if utterance.values.get("BEGIN") is None else tuple(utterance.texts("BEGIN"))
+            unknown = [tag for tag in tags or () if tag.strip().lower() not in TAGS]
+            if unknown:
+                raise BadRow(f"field 'BEGIN' has {shorten(unknown[0])}; known: {', '.join(TAGS)}")
+            original = utterance.text("original_response", empty_ok=True)
+            turn = WizardTurn(
+                dialogue=dialogue,
+                index=position,
+                history=alternate(utterance.texts("history")),
+                knowledge=utterance.text("knowledge"),
+                response=utterance.text("response"),
+                original=original if original.strip() else None,
+                tags=tags,
+                vrm=() if utterance.values.get("VRM") is None else tuple(utterance.texts("VRM")),
+                negatives=()
+                if utterance.values.get("negative_samples") is None
+                else tuple(utterance.texts("negative_samples")),
+            )
             for field, use in OPTIONAL.items():
                 if values.get(field):
                     report.count(f"turns with {field} ({use})")
             yield turn
-
-
-def _turn(row: Row, dialogue: str, index: int) -> WizardTurn:
-    tags = None if row.values.get("BEGIN") is None else tuple(row.texts("BEGIN"))
-    unknown = [tag for tag in tags or () if tag.strip().lower() not in TAGS]
-    if unknown:
-        raise BadRow(f"field 'BEGIN' has {shorten(unknown[0])}; known: {', '.join(TAGS)}")
-    original = row.text("original_response", empty_ok=True)
-    return WizardTurn(
-        dialogue=dialogue,
-        index=index,
-        history=alternate(row.texts("history")),
-        knowledge=row.text("knowledge"),
-        response=row.text("response"),
-        original=original if original.strip() else None,
-        tags=tags,
-        vrm=() if row.values.get("VRM") is None else tuple(row.texts("VRM")),
-        negatives=() if row.values.get("negative_samples") is None else tuple(row.texts("negative_samples")),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

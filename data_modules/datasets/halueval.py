@@ -96,60 +96,51 @@ class HaluEval(Source):
         if not chosen(self.tasks) & {ANY, task}:
             report.count(f"dropped: {task}")
         elif task != GENERAL:
-            yield from self._pair(row, split, task, report)
+            fields = PAIRS[task]
+            knowledge = row.text(fields.knowledge)
+            asked: tuple[Turn, ...] = ()
+            if task == "dialogue":
+                asked = read_transcript(row, fields.asked)
+            elif fields.asked:
+                asked = (Turn(speaker=SEEKER, text=row.text(fields.asked)),)
+            texts = {RIGHT: row.text(fields.right), HALLUCINATED: row.text(fields.hallucinated)}
+            if texts[RIGHT] == texts[HALLUCINATED]:
+                report.count("pairs of equal responses")
+            hidden = task != "summarization" and (self.official or not self.knowledge)
+            chosen_ones: tuple[str, ...] = (RIGHT, HALLUCINATED)
+            if self.pairs == ONE or self.official:  # the same one of a row whatever else is read
+                coin = Random(f"{self.seed}:{row.default_id}").random()
+                chosen_ones = (HALLUCINATED,) if coin > 0.5 else (RIGHT,)
+            for which in chosen_ones:
+                yield Example(
+                    id=f"{row.default_id}:{which}",
+                    source=self.name,
+                    split=split,
+                    group=text_group(knowledge),
+                    knowledge="" if hidden else knowledge,
+                    history=asked,
+                    response=texts[which],
+                    reference=texts[RIGHT],
+                    label=FAITHFUL if which == RIGHT else HALLUCINATED,
+                    meta={"task": task, "pair": row.default_id},
+                )
         elif self.official:
             report.count("dropped: general, which the official run does not judge")
         else:
-            yield self._general(row, split, report)
-
-    def _pair(self, row: Row, split: str, task: str, report: ReadReport) -> Iterator[Example]:
-        fields = PAIRS[task]
-        knowledge = row.text(fields.knowledge)
-        asked: tuple[Turn, ...] = ()
-        if task == "dialogue":
-            asked = read_transcript(row, fields.asked)
-        elif fields.asked:
-            asked = (Turn(speaker=SEEKER, text=row.text(fields.asked)),)
-        texts = {RIGHT: row.text(fields.right), HALLUCINATED: row.text(fields.hallucinated)}
-        if texts[RIGHT] == texts[HALLUCINATED]:
-            report.count("pairs of equal responses")
-        hidden = task != "summarization" and (self.official or not self.knowledge)
-        for which in self._choose(row):
+            query, response = row.text("user_query"), row.text("chatgpt_response")
+            label = row.choice("hallucination", YES_NO)
             yield Example(
-                id=f"{row.default_id}:{which}",
+                id=row.default_id,  # some rows of the general file have no ID
                 source=self.name,
                 split=split,
-                group=text_group(knowledge),
-                knowledge="" if hidden else knowledge,
-                history=asked,
-                response=texts[which],
-                reference=texts[RIGHT],
-                label=FAITHFUL if which == RIGHT else HALLUCINATED,
-                meta={"task": task, "pair": row.default_id},
+                group=text_group(query),
+                knowledge="",
+                history=(Turn(speaker=SEEKER, text=query),),
+                response=response,
+                label=label,
+                spans=_find_spans(row, response, label, report),
+                meta={"task": GENERAL},
             )
-
-    def _choose(self, row: Row) -> tuple[str, ...]:
-        """Chooses among the two responses: the same for a row whatever else is read."""
-        if self.pairs == BOTH and not self.official:
-            return RIGHT, HALLUCINATED
-        coin = Random(f"{self.seed}:{row.default_id}").random()
-        return (HALLUCINATED,) if coin > 0.5 else (RIGHT,)
-
-    def _general(self, row: Row, split: str, report: ReadReport) -> Example:
-        query, response = row.text("user_query"), row.text("chatgpt_response")
-        label = row.choice("hallucination", YES_NO)
-        return Example(
-            id=row.default_id,  # some rows of the general file have no ID
-            source=self.name,
-            split=split,
-            group=text_group(query),
-            knowledge="",
-            history=(Turn(speaker=SEEKER, text=query),),
-            response=response,
-            label=label,
-            spans=_find_spans(row, response, label, report),
-            meta={"task": GENERAL},
-        )
 
 
 def _find_spans(row: Row, response: str, label: str, report: ReadReport) -> tuple[Span, ...] | None:

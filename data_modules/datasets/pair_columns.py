@@ -12,7 +12,11 @@ from faithkit.errors import UserError, nearest, shorten
 from faithkit.records import TEXT_KEYS, Turn, passage_text
 
 AUTO = "auto"  # the column is found by its name
-REQUIRED = ("knowledge", "response")
+REQUIRED = {  # the columns that a table must have, as errors describe them
+    "knowledge": "the knowledge (the context that the answer must rest on: passages, documents)",
+    "response": "the response (the answer that is checked)",
+}
+
 # Names by which a column is found, in any case and with any of _, - and space between words. The first one takes
 # precedence; of the others a table may have one.
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -34,10 +38,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "group": ("group", "group id", "dialogue id", "document id", "source id"),
     "spans": ("spans",),
 }
-MEANINGS = {
-    "knowledge": "the knowledge (the context that the answer must rest on: passages, documents)",
-    "response": "the response (the answer that is checked)",
-}
+
 MAX_LISTED = 12  # columns in an error
 TEXT_FILES = (".csv", ".tsv", ".txt")  # their cells are texts, lists too
 PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # beginnings of a list of passages that Python, and so pandas, wrote as text
@@ -144,36 +145,30 @@ def find_columns(
     Raises:
         UserError: A column is not found, or several columns could have one meaning.
     """
+    columns: dict[str, list[str]] = {}  # by their normal names
+    for column in row.values:
+        columns.setdefault(normalise(column), []).append(column)
     found: dict[str, str | None] = {}
-    for name in COLUMN_NAMES:
+    for name, (first, *others) in COLUMN_NAMES.items():
         wanted = given.get(name, AUTO)
         if name in without or (wanted is None and name not in REQUIRED):
             continue
-        found[name] = _by_name(name, row, keys) if wanted in (AUTO, None) else _given(name, str(wanted), row, keys)
+        if wanted not in (AUTO, None):
+            if not has_field(row.values, str(wanted)):
+                close = nearest(str(wanted), row.values, 1)
+                hint = f"did you mean {keys}columns.{name}={close[0]}?" if close else list_columns(row)
+                raise UserError(f"{keys}columns.{name}: there is no column {wanted!r}", place=row.file, hint=hint)
+            found[name] = str(wanted)
+            continue
+        having = columns.get(first) or [column for other in others for column in columns.get(other, ())]
+        if len(having) > 1:
+            problem = f"several columns may hold the {name}: {', '.join(having)}"
+            raise UserError(problem, place=row.file, hint=f"{keys}columns.{name}={having[0]}")
+        if not having and name in REQUIRED:
+            hint = f"name it: {keys}columns.{name}=COLUMN; {list_columns(row)}"
+            raise UserError(f"no column holds {REQUIRED[name]}", place=row.file, hint=hint)
+        found[name] = having[0] if having else None
     return Columns(**found, keys=keys)  # type: ignore[arg-type]
-
-
-def _given(name: str, column: str, row: Row, keys: str) -> str:
-    if has_field(row.values, column):
-        return column
-    close = nearest(column, row.values, 1)
-    hint = f"did you mean {keys}columns.{name}={close[0]}?" if close else list_columns(row)
-    raise UserError(f"{keys}columns.{name}: there is no column {column!r}", place=row.file, hint=hint)
-
-
-def _by_name(name: str, row: Row, keys: str) -> str | None:
-    columns: dict[str, list[str]] = {}
-    for column in row.values:
-        columns.setdefault(normalise(column), []).append(column)
-    first, *others = COLUMN_NAMES[name]
-    found = columns.get(first) or [column for other in others for column in columns.get(other, ())]
-    if len(found) > 1:
-        problem = f"several columns may hold the {name}: {', '.join(found)}"
-        raise UserError(problem, place=row.file, hint=f"{keys}columns.{name}={found[0]}")
-    if not found and name in REQUIRED:
-        hint = f"name it: {keys}columns.{name}=COLUMN; {list_columns(row)}"
-        raise UserError(f"no column holds {MEANINGS[name]}", place=row.file, hint=hint)
-    return found[0] if found else None
 
 
 def list_columns(row: Row) -> str:

@@ -26,7 +26,6 @@ FAITHFUL_WORDS = (
 WORDS = {**dict.fromkeys(HALLUCINATED_WORDS, HALLUCINATED), **dict.fromkeys(FAITHFUL_WORDS, FAITHFUL)}
 TRUE, FALSE = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
 MAX_LISTED = 6  # labels in an error
-MAX_COUNTED = 1000  # different values of a column that an error counts
 LEFT_OUT = "left_out"
 BY_LABEL = {HALLUCINATED: HALLUCINATED, FAITHFUL: FAITHFUL, LEFT_OUT: None}
 PLAIN_KEY = re.compile(r"(?!null\b)[a-z_][a-z0-9_./%?+-]*( [a-z0-9_./%?+-]+)*|0|-?[1-9]\d{0,8}|\d\.\d")
@@ -70,7 +69,7 @@ class LabelReader:
         counts: Counter[str] = Counter()
         for value in values:
             text = normalise(value)
-            counts["other" if text not in counts and len(counts) >= MAX_COUNTED else text] += 1
+            counts[text if text in counts or len(counts) < 1000 else "other"] += 1  # so many values are counted
         del counts[""]
         listed = ", ".join(f"{shorten(text)[1:-1]} ({count:,})" for text, count in counts.most_common(MAX_LISTED))
         more = f" and {len(counts) - MAX_LISTED:,} more" if len(counts) > MAX_LISTED else ""
@@ -80,16 +79,14 @@ class LabelReader:
         else:
             problem = f"column {self.column!r} does not say what its labels mean, by rows: {listed}"
             then = ", or the other way round" if set(counts) <= {*TRUE, *FALSE} else ""
-        setting = shlex.quote(f"{self.keys}labels={_as_setting(self._guessed(counts))}")
-        return UserError(problem, place=place, hint=f"{setting}{then}")
-
-    def _guessed(self, counts: Counter[str]) -> list[tuple[str, str | None]]:
-        """Guesses the meaning of each value; an unknown value takes a label that no other value has."""
+        # The setting is a guess; an unknown value takes a label that no other value has.
         guesses = {**dict.fromkeys(TRUE, HALLUCINATED), **dict.fromkeys(FALSE, FAITHFUL), **self._meanings}
-        values = [value for value, _ in counts.most_common(MAX_LISTED)]
-        taken = {guesses.get(value) for value in values}
+        common = [value for value, _ in counts.most_common(MAX_LISTED)]
+        taken = {guesses.get(value) for value in common}
         free = iter([label for label in (HALLUCINATED, FAITHFUL) if label not in taken])
-        return [(value, guesses.get(value) or next(free, None)) for value in values]
+        guessed = [(value, guesses.get(value) or next(free, None)) for value in common]
+        setting = shlex.quote(f"{self.keys}labels={_as_setting(guessed)}")
+        return UserError(problem, place=place, hint=f"{setting}{then}")
 
 
 def read_meanings(given: Mapping[Any, Any], keys: str) -> dict[str, str | None]:

@@ -126,8 +126,13 @@ class Pairs(Source):
         report.keys = self.keys
         for row, reader in rows_with_reader(file, report, partial(self._reader, file), self.encoding, start):
             report.count(reader.outcome)
-            if (example := self._read(reader, row, split, report)) is not None:
-                yield example, row
+            with report.rejecting(row):
+                example = reader.read(row, self.name, split)
+                if example.label is not None or reader.labels is None:
+                    yield example, row
+                    continue
+                value = field_of(row.values, reader.columns.label)
+                report.count("dropped: no label" if value in (None, "") else "dropped: a label that is left out")
 
     def _records(self, split: str, report: ReadReport) -> Records:
         tables = self.files()[split]
@@ -164,15 +169,6 @@ class Pairs(Source):
                 common = os.path.commonpath([Path(path).parent for path in repeated])
                 found |= {path: os.path.relpath(path, common) for path in repeated}
         return found
-
-    def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
-        with report.rejecting(row):
-            example = reader.read(row, self.name, split)
-            if example.label is not None or reader.labels is None:
-                return example
-            value = field_of(row.values, reader.columns.label)
-            report.count("dropped: no label" if value in (None, "") else "dropped: a label that is left out")
-        return None
 
 
 def read_pairs(

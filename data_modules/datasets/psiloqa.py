@@ -16,7 +16,7 @@ from data_modules.reading.fields import ANY, Names, last_turn, read_spans, text_
 from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example
 
 LANGUAGES = ("ar", "ca", "cs", "de", "en", "es", "eu", "fa", "fi", "fr", "hi", "it", "sv", "zh")
 LAYOUT = {"PsiloQA": ("id", "lang", "wiki_passage", "question", "llm_answer", "labels")}
@@ -48,7 +48,16 @@ class PsiloQa(Source):
         if not self._reads("languages", language, report):
             return
         answer, passage = row.text("llm_answer"), row.text("wiki_passage")
-        spans = _spans(row, answer, report)
+        pairs = row.items("labels")
+        for place, pair in enumerate(pairs):
+            if not (isinstance(pair, list) and len(pair) == 2):
+                raise BadRow(f"field 'labels[{place}]' must be a pair of offsets, got {shorten(pair)}")
+        bounds = [{"start": start, "end": end} for start, end in pairs]
+        found = read_spans(row.inside({"labels": bounds}), "labels", answer, "label", {}, UNTYPED)
+        spans = tuple(span for span, _ in found)
+        marked = MARKED.findall(row.text("annotated_span", empty_ok=True))
+        if marked and marked != [answer[span.start : span.end] for span in spans]:
+            report.count("labels and annotated_span disagree, the labels count")
         yield Example(
             id=row.text("id"),
             source=self.name,
@@ -62,17 +71,3 @@ class PsiloQa(Source):
             spans=spans,
             meta={"language": language, "model": row.text("llm_checkpoint", empty_ok=True)},
         )
-
-
-def _spans(row: Row, answer: str, report: ReadReport) -> tuple[Span, ...]:
-    pairs = row.items("labels")
-    for place, pair in enumerate(pairs):
-        if not (isinstance(pair, list) and len(pair) == 2):
-            raise BadRow(f"field 'labels[{place}]' must be a pair of offsets, got {shorten(pair)}")
-    bounds = [{"start": start, "end": end} for start, end in pairs]
-    found = read_spans(row.inside({"labels": bounds}), "labels", answer, "label", {}, UNTYPED)
-    spans = tuple(span for span, _ in found)
-    marked = MARKED.findall(row.text("annotated_span", empty_ok=True))
-    if marked and marked != [answer[span.start : span.end] for span in spans]:
-        report.count("labels and annotated_span disagree, the labels count")
-    return spans

@@ -18,7 +18,7 @@ from data_modules.reading.fields import ANY, SEEKER, Names, chosen, flag, identi
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
 SOURCES = "source_info.jsonl"
 SOURCE_FIELDS = ("source_id", "task_type", "source_info")
@@ -46,19 +46,6 @@ def rows_with_ids(file: Path, name: str, fields: Sequence[str], report: ReadRepo
                 raise BadRow(f"field {name!r} is {row_id!r}, which was already given by {seen[row_id]}")
             seen[row_id] = f"line {row.line}"
             yield row, row_id
-
-
-def read_sources(file: Path, report: ReadReport) -> dict[str, SourceText]:
-    """Returns the sources by their ids."""
-    if not file.is_file():
-        raise UserError(
-            f"no {SOURCES} next to the responses", place=str(file), hint=f"put both official files there: {ADDRESS}"
-        )
-    sources: dict[str, SourceText] = {}
-    for row, source_id in rows_with_ids(file, "source_id", SOURCE_FIELDS, report):
-        with report.rejecting(row):
-            sources[source_id] = _source(row)
-    return sources
 
 
 def _source(row: Row) -> SourceText:
@@ -165,7 +152,15 @@ class RagTruth(Source):
         responses = self.files()[split][0]
         assert isinstance(responses, Path)
         rows = list(rows_with_ids(responses, "id", FIELDS, report))
-        sources = read_sources(responses.with_name(SOURCES), report)
+        file = responses.with_name(SOURCES)
+        if not file.is_file():
+            raise UserError(
+                f"no {SOURCES} next to the responses", place=str(file), hint=f"put both official files there: {ADDRESS}"
+            )
+        sources: dict[str, SourceText] = {}
+        for row, source_id in rows_with_ids(file, "source_id", SOURCE_FIELDS, report):
+            with report.rejecting(row):
+                sources[source_id] = _source(row)
         have = {str(row.values["model"]) for row, _ in rows}
         if rows and (unknown := chosen(self.models) - chosen(tuple(have)) - {ANY}):
             problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
@@ -194,7 +189,18 @@ class RagTruth(Source):
             report.count(f"dropped: quality {quality}")
             return None
         answer = row.text("response")
-        spans = self._spans(row, answer, report)
+        marked = read_spans(row, "labels", answer, "label_type", LABELS)
+        spans = []
+        for span, item in marked:
+            severity = span.label.split("_")[0]
+            reasons = [name for name in FLAGS if flag(item, name) and getattr(self, name) == "drop"]
+            reasons += [severity] if self.severity not in (ANY, severity) else []
+            if reasons:
+                report.count(f"dropped: span, {reasons[0]}")
+            else:
+                spans.append((span, item))
+        if marked and not spans:
+            report.count("faithful, since none of its spans counts")
         flagged = {name: [i for i, (_, item) in enumerate(spans) if flag(item, name)] for name in FLAGS}
         meta: dict[str, Any] = {"task": source.task, "model": model, "quality": quality, "corpus": source.corpus}
         meta["temperature"] = row.values.get("temperature")
@@ -212,21 +218,6 @@ class RagTruth(Source):
             # For each flag, which of the spans have it.
             meta=meta | {name: places for name, places in flagged.items() if places},
         )
-
-    def _spans(self, row: Row, answer: str, report: ReadReport) -> list[tuple[Span, Row]]:
-        marked = read_spans(row, "labels", answer, "label_type", LABELS)
-        kept = []
-        for span, item in marked:
-            severity = span.label.split("_")[0]
-            reasons = [name for name in FLAGS if flag(item, name) and getattr(self, name) == "drop"]
-            reasons += [severity] if self.severity not in (ANY, severity) else []
-            if reasons:
-                report.count(f"dropped: span, {reasons[0]}")
-            else:
-                kept.append((span, item))
-        if marked and not kept:
-            report.count("faithful, since none of its spans counts")
-        return kept
 
 
 @lru_cache(maxsize=8)

@@ -24,9 +24,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
 
 MESSAGES, SPANS = "messages.csv", "hallucination_spans.csv"
 MESSAGE_FIELDS = ("stable_id", "meta", "role", "position", "text", "message_thread_stable_id")
-SPAN_FIELDS = ("start_pos", "end_pos", "span_text", "label", "message_stable_id")
 ROLES = {"user": "user", "assistant": "assistant"}
-KEPT = ("model", "original_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,16 @@ class RagTruthPlusPlus(Source):
         if not spans:
             hint = f"put both official files there: {self.address}"
             raise UserError(f"no {SPANS} next to the messages", place=str(messages), hint=hint)
-        marks = self._read_marks(spans[0], {message_id for _, message_id in rows}, report)
+        assert isinstance(spans[0], Path)
+        known = {message_id for _, message_id in rows}
+        marks: dict[str, list[Row]] = {}  # the rows of spans by the id of their message
+        for row in read_rows(spans[0], report):
+            with report.rejecting(row):
+                row.layout({SPANS: ("start_pos", "end_pos", "span_text", "label", "message_stable_id")})
+                message_id = row.text("message_stable_id")
+                if message_id not in known:
+                    raise BadRow(f"field 'message_stable_id' is {shorten(message_id)}: {MESSAGES} has no such message")
+                marks.setdefault(message_id, []).append(row)
         for thread in threads.values():
             before: list[str] = []
             for _, message_id, row in sorted(thread, key=lambda message: message[0]):
@@ -69,19 +76,6 @@ class RagTruthPlusPlus(Source):
                         before.append(row.text("text"))
                     elif (example := self._example(row, message_id, before, marks, split, report)) is not None:
                         yield example, None  # `rows_with_ids` saw to it that ids are unique
-
-    def _read_marks(self, file: File, known: set[str], report: ReadReport) -> dict[str, list[Row]]:
-        """Reads the rows of spans by the id of their message."""
-        assert isinstance(file, Path)
-        found: dict[str, list[Row]] = {}
-        for row in read_rows(file, report):
-            with report.rejecting(row):
-                row.layout({SPANS: SPAN_FIELDS})
-                message_id = row.text("message_stable_id")
-                if message_id not in known:
-                    raise BadRow(f"field 'message_stable_id' is {shorten(message_id)}: {MESSAGES} has no such message")
-                found.setdefault(message_id, []).append(row)
-        return found
 
     def _example(
         self,
@@ -134,4 +128,4 @@ def _meta(row: Row, report: ReadReport) -> dict[str, Any]:
     if not isinstance(values, dict):
         report.count("meta that is no JSON object, left out")
         return {}
-    return {name: str(values[name]) for name in KEPT if values.get(name) is not None}
+    return {name: str(values[name]) for name in ("model", "original_id") if values.get(name) is not None}

@@ -28,7 +28,6 @@ BUILT, UNBUILT = Path("reading_sets", "post-build"), Path("reading_sets", "pre-b
 WIKI = Path("src", "wiki", "wiki.json")
 LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
 AGENTS = ("agent_1", "agent_2")
-NO_SECTION = "Personal Knowledge"
 BUILD = "run the official src/build.py, or keep reading_sets/pre-build and src/wiki/wiki.json as they come"
 
 
@@ -39,10 +38,6 @@ class ReadingSets:
     sets: Mapping[str, Any]
     leads: Mapping[str, Mapping[int, str]] | None
 
-    @property
-    def state(self) -> str:
-        return "built" if self.leads is None else "not built: Wikipedia alone"
-
     def sentences(self, conversation: str, agent: str, sections: Sequence[str]) -> list[tuple[str, str]]:
         """Returns the distinct (section, sentence) pairs of the sections that a turn names, in order."""
         if conversation not in self.sets:
@@ -50,7 +45,7 @@ class ReadingSets:
             raise BadRow(problem, hint="check that conversations and reading sets are of one release")
         if agent not in AGENTS:
             raise BadRow(f"field 'agent' is {agent!r}; known: {', '.join(AGENTS)}")
-        named = [name for name in sections if name != NO_SECTION]
+        named = [name for name in sections if name != "Personal Knowledge"]
         found = [(name, text) for name in named for text in self._texts(conversation, agent, name)]
         return list(dict.fromkeys((name, text[b:e]) for name, text in found for b, e in sentence_places(text)))
 
@@ -91,23 +86,6 @@ def overlap_f1(one: str, other: str) -> float:
     first, second = (Counter(unicode_words(text)) for text in (one, other))
     num_words = first.total() + second.total()
     return 2 * (first & second).total() / num_words if num_words else 0.0
-
-
-def reading_set_files(conversations: Path) -> list[Path]:
-    """Returns the files of reading sets that belong to a file of conversations."""
-    root = conversations.parent.parent
-    if (built := root / BUILT / conversations.name).is_file():
-        return [built]
-    return [file for file in (root / UNBUILT / conversations.name, root / WIKI) if file.is_file()]
-
-
-def read_reading_sets(conversations: Path) -> ReadingSets:
-    """Reads the reading sets of a file of conversations; files that did not change are read once."""
-    files = reading_set_files(conversations)
-    if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
-        wanted = conversations.parent.parent / BUILT / conversations.name
-        raise UserError("the conversations have no reading sets", place=str(wanted), hint=BUILD)
-    return _read(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @lru_cache(maxsize=2)
@@ -171,14 +149,23 @@ class TopicalChat(ConversationSource):
         check_value("min_overlap", self.min_overlap, Share)
 
     def companions(self, file: Path) -> list[Path]:
-        """Returns the reading sets."""
-        return reading_set_files(file)
+        """Returns the reading sets that belong to a file of conversations."""
+        root = file.parent.parent
+        if (built := root / BUILT / file.name).is_file():
+            return [built]
+        return [sets for sets in (root / UNBUILT / file.name, root / WIKI) if sets.is_file()]
 
     def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if not all(isinstance(values, Mapping) and "content" in values for values in row.values.values()):
             row.layout(LAYOUTS)  # raises BadRow with the fields that were looked for
-        sets = read_reading_sets(Path(row.file))
-        report.count(f"layout: conversations, reading sets {sets.state}", len(row.values))
+        talks = Path(row.file)
+        files = self.companions(talks)
+        if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
+            wanted = talks.parent.parent / BUILT / talks.name
+            raise UserError("the conversations have no reading sets", place=str(wanted), hint=BUILD)
+        sets = _read(tuple((file, file.stat().st_mtime_ns) for file in files))
+        state = "built" if sets.leads is None else "not built: Wikipedia alone"
+        report.count(f"layout: conversations, reading sets {state}", len(row.values))
         for conversation, values in row.values.items():
             with report.rejecting(row, f"conversation {conversation[:80]}", values):
                 yield from list(self._conversation(row.inside(values), conversation, sets, split, report))

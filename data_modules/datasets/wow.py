@@ -25,7 +25,6 @@ FILES = {
     "test_topic": ["test_topic_split.json"],
 }
 LAYOUTS = {"ParlAI": ("dialog",), "FaithDial": ("utterances",)}
-NO_KNOWLEDGE = "no_passages_used"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,31 +46,32 @@ class WizardOfWikipedia(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)
         report.count(f"layout: {layout}")
-        yield from (self._parlai if layout == "ParlAI" else self._faithdial)(row, split, report)
-
-    def _faithdial(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        for turn in wizard_turns(row, report):
-            if turn.original is not None or turn.tags is not None:
-                problem = f"utterance {turn.index} has an original_response or BEGIN tags: this is FaithDial, not WoW"
+        for judged in wizard_turns(row, report) if layout == "FaithDial" else ():
+            if judged.original is not None or judged.tags is not None:
+                problem = f"utterance {judged.index} has an original_response or BEGIN tags: this is FaithDial, not WoW"
                 raise BadRow(problem, hint="use data=faithdial")
             yield Example(
-                id=turn.id,
+                id=judged.id,
                 source=self.name,
                 split=split,
-                group=turn.dialogue,
-                knowledge=turn.knowledge,
-                history=turn.history,
-                response=turn.response,
-                reference=turn.response,
+                group=judged.dialogue,
+                knowledge=judged.knowledge,
+                history=judged.history,
+                response=judged.response,
+                reference=judged.response,
             )
-
-    def _parlai(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        if layout == "FaithDial":
+            return
         history: list[Turn] = []
         for position, values in enumerate(row.items("dialog")):
             with reading(f"turn {position}"):  # a bad one rejects the others too: they would lack their history
                 turn = row.inside(values)
                 wizard = "wizard" in turn.text("speaker").lower()
-                knowledge = _checked_sentence(turn) if wizard else ""
+                checked = (turn.values.get("checked_sentence") or {}) if wizard else {}
+                if not isinstance(checked, Mapping):
+                    raise BadRow(f"field 'checked_sentence' must be an object, got {shorten(checked)}")
+                sentence = [text for text in checked.values() if text != "no_passages_used"][:1]
+                knowledge = turn.inside({"checked_sentence": sentence[0]}).text("checked_sentence") if sentence else ""
                 text = turn.text("text", empty_ok=not knowledge)
             if wizard and knowledge:
                 yield Example(
@@ -88,11 +88,3 @@ class WizardOfWikipedia(Source):
             elif wizard:
                 report.count("dropped: no knowledge used")
             history.append(Turn(speaker=WIZARD if wizard else SEEKER, text=text))
-
-
-def _checked_sentence(turn: Row) -> str:
-    checked = turn.values.get("checked_sentence") or {}
-    if not isinstance(checked, Mapping):
-        raise BadRow(f"field 'checked_sentence' must be an object, got {shorten(checked)}")
-    sentences = [text for text in checked.values() if text != NO_KNOWLEDGE]
-    return turn.inside({"checked_sentence": sentences[0]}).text("checked_sentence") if sentences else ""

@@ -37,8 +37,23 @@ class XsumTokens(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         docid, system, summary = identifier(row, "docid"), row.text("system"), row.text("summary")
-        labels = _labels(row)  # checked first: a wrong number of labels is the clearer error
-        spans = token_spans(align(summary, row.texts("tokens")), labels)
+        # The labels are checked first: a wrong number of them is the clearer error.
+        labels, num_tokens = row.items("labels"), len(row.items("tokens"))
+        if len(labels) != num_tokens:
+            raise BadRow(f"field 'labels' has {len(labels)} entries for {num_tokens} tokens")
+        for place, label in enumerate(labels):
+            if label not in (0, 1):
+                raise BadRow(f"field 'labels[{place}]' must be 0 or 1, got {shorten(label)}")
+        places = align(summary, row.texts("tokens"))
+        runs: list[list[int]] = []  # of tokens of label 1
+        for place, ((start, end), label) in enumerate(zip(places, labels, strict=True)):
+            if not label:
+                continue
+            if place and labels[place - 1]:
+                runs[-1][1] = end
+            else:
+                runs.append([start, end])
+        spans = tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
         yield Example(
             id=f"{docid}:{system}",
             source=self.name,
@@ -53,16 +68,6 @@ class XsumTokens(Source):
         )
 
 
-def _labels(row: Row) -> list[int]:
-    labels, num_tokens = row.items("labels"), len(row.items("tokens"))
-    if len(labels) != num_tokens:
-        raise BadRow(f"field 'labels' has {len(labels)} entries for {num_tokens} tokens")
-    for place, label in enumerate(labels):
-        if label not in (0, 1):
-            raise BadRow(f"field 'labels[{place}]' must be 0 or 1, got {shorten(label)}")
-    return labels
-
-
 def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Finds start and end of every token in the text: in order, with nothing but white space between them.
 
@@ -71,46 +76,26 @@ def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """
     places, end = [], 0
     for number, token in enumerate(tokens):
-        start = end
-        while start < len(text) and text[start].isspace():
-            start += 1
-        found = _match(text, start, token)
-        if found is None or found == start:
+        while end < len(text) and text[end].isspace():
+            end += 1
+        start, inside = end, 0
+        while inside < len(token):
+            if text[end : end + 1] == token[inside]:
+                end, inside = end + 1, inside + 1
+            elif _escapes(text, end):
+                end += 1
+            elif _escapes(token, inside):
+                inside += 1
+            else:
+                break
+        if inside < len(token) or end == start:
             goes_on = shorten(text[start : start + 40])
             raise BadRow(f"field 'tokens[{number}]' is {shorten(token)}, but the summary goes on with {goes_on}")
-        places.append((start, end := found))
+        places.append((start, end))
     if rest := text[end:].strip():
         raise BadRow(f"field 'tokens' ends before the summary does: {shorten(rest[:40])} is left")
     return places
 
 
-def _match(text: str, place: int, token: str) -> int | None:
-    """Returns the end of the token in the text if it is at `place`, else None."""
-    inside = 0
-    while inside < len(token):
-        if text[place : place + 1] == token[inside]:
-            place, inside = place + 1, inside + 1
-        elif _escapes(text, place):
-            place += 1
-        elif _escapes(token, inside):
-            inside += 1
-        else:
-            return None
-    return place
-
-
 def _escapes(text: str, place: int) -> bool:
     return text[place : place + 1] == "\\" and text[place + 1 : place + 2] in tuple(QUOTES)
-
-
-def token_spans(places: Sequence[tuple[int, int]], labels: Sequence[int]) -> tuple[Span, ...]:
-    """Returns each run of tokens of label 1 as one span."""
-    runs: list[list[int]] = []
-    for place, ((start, end), label) in enumerate(zip(places, labels, strict=True)):
-        if not label:
-            continue
-        if place and labels[place - 1]:
-            runs[-1][1] = end
-        else:
-            runs.append([start, end])
-    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)

@@ -17,13 +17,12 @@ VERSION = 5  # raised with every change of the generator's output
 
 # Dialogues come in blocks of twelve turns, so that an example's dialogue is found by division. Every turn gives two
 # examples, its faithful and its hallucinated reply, so that nothing they share can give the label away.
-_BLOCK = 12
 _LENGTHS = ((3, 4, 5), (4, 2, 6), (5, 4, 3), (2, 5, 5), (6, 3, 3), (4, 4, 4))
 
 
 def dialogue_of(position: int) -> tuple[int, int, int]:
     """Finds the dialogue of the turn at `position` in a split: its number, its length in turns, the turn's place."""
-    block, turn = divmod(position, _BLOCK)
+    block, turn = divmod(position, 12)
     for place, num_turns in enumerate(_LENGTHS[block % len(_LENGTHS)]):
         if turn < num_turns:
             return block * 3 + place, num_turns, turn

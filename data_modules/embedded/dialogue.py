@@ -8,7 +8,7 @@ from typing import NamedTuple
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.domains import DOMAINS, Domain, Slot
 from data_modules.embedded.facts import DialogueState, draw_facts, draw_unknown_relation, write_sentences
-from data_modules.embedded.hallucinate import Fact, judgement, true_clause, wrong_clauses
+from data_modules.embedded.hallucinate import Fact, added_clause, judgement, true_clause, wrong_clause
 from data_modules.embedded.phrasing import (
     GENERIC,
     GREETINGS,
@@ -72,10 +72,7 @@ class Exchange:
         return self.hallucinated if self.hallucinated_first else self.faithful
 
 
-BOTH_RATE = 0.75  # of hallucinated replies with two clauses, those with both wrong
 REMARK_RATE = 0.15  # of replies, those with a harmless first-person remark
-OPEN_RATE = 0.15  # of additions, those that may be about a name or a number
-EDITED_RATE = 0.75  # of faithful replies, those made from their partner
 
 
 class Outline(NamedTuple):
@@ -111,12 +108,21 @@ def _exchange(random: Random01, state: DialogueState) -> Exchange:
     outline = _draw_outline(random, state)
     history = (*state.history, outline.seeker)
     clauses = [true_clause(random, state, fact, h.REWORDED) for fact in outline.stated]
-    faithful = _faithful_reply(outline, clauses)
-    hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, faithful.vrm)
-    state.history += (outline.seeker, Turn(speaker="wizard", text=faithful.text))
+    text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
+    answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
+    vrm = ["Edification"]
+    if outline.plan.opener:
+        vrm.insert(0, "Acknowledgment")
+    if "?" in text:
+        vrm.append("Question")
+    kind = "faithful" if answers else "uncooperative"
+    tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
+    faithful = Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
+    hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, vrm)
+    state.history += (outline.seeker, Turn(speaker="wizard", text=text))
     main = outline.stated.index(outline.main)
     true_text, wrong_text = clauses[main].text, wrong[main].text
-    generic_text, is_edited = pick(random, GENERIC), random() < EDITED_RATE
+    generic_text, is_edited = pick(random, GENERIC), random() < 0.75
     # By position: keywords take twice as long, and tens of millions of rows are made of these.
     return Exchange(
         state.domain.name, state.full_name, outline.sentences, history, faithful, hallucinated,
@@ -126,17 +132,32 @@ def _exchange(random: Random01, state: DialogueState) -> Exchange:
 
 def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     domain, relations = state.domain, state.domain.relations
-    kind, focus = _draw_kind_and_focus(random, domain)
+    by_kind = _relations_by_kind(domain)
+    kind = h.draw_kind(random)
+    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
+        kind = h.CONTRADICTION  # the domain has no relation with names or numbers
+    # Most additions replace a clause without a name or a number by such another.
+    about = h.CONTRADICTION if kind == h.ADDITION and random() >= 0.15 else kind
+    focus = pick(random, by_kind[about]) if about in by_kind else int(random() * len(relations))
     facts = draw_facts(random, state, focus)
     sentences = write_sentences(random, state, [fact.clause for fact in facts])
     unknown = draw_unknown_relation(random, domain, facts, closed=kind == h.ADDITION)
     asks_unknown = random() < 0.25
     admits_ignorance = asks_unknown and random() < 0.6
     main = next(fact for fact in facts if fact.relation == focus)
-    stated = _draw_stated(random, main, facts)
+    # The faithful reply states the main fact, often with another before or after it.
+    stated = [main]
+    if len(facts) > 1 and random() < 0.6:
+        place = 0 if random() < 0.5 else 1
+        stated.insert(place, pick(random, [fact for fact in facts if fact is not main]))
     asked = unknown if asks_unknown else pick(random, stated if random() < 0.85 else facts).relation
     hallucinated_first = random() < 0.5
-    seeker = _ask(random, state, relations[asked].question)
+    question = relations[asked].question
+    if state.history:
+        text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
+    else:
+        text = f"{pick(random, GREETINGS).format(state.full_name)} {question}"
+    seeker = Turn(speaker="seeker", text=text)
     plan = draw_plan(random, domain.name, state.full_name, relations[asked].topic if admits_ignorance else None)
     # The partner of a subjective remark is a harmless one, so that having a remark gives nothing away.
     remark = int(random() * len(PERSONAL)) if kind == h.SUBJECTIVE or random() < REMARK_RATE else None
@@ -151,53 +172,12 @@ def _relations_by_kind(domain: Domain) -> dict[str, tuple[int, ...]]:
     return {kind: tuple(i for i, k in enumerate(kinds) if k == kind) for kind in kinds}
 
 
-def _draw_kind_and_focus(random: Random01, domain: Domain) -> tuple[str, int]:
-    """Draws the kind of hallucination, and the relation that it is about."""
-    kind = h.draw_kind(random)
-    by_kind = _relations_by_kind(domain)
-    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
-        kind = h.CONTRADICTION  # the domain has no relation with names or numbers
-    if kind == h.ADDITION and random() >= OPEN_RATE:  # it replaces a clause without a name or a number by such another
-        return kind, pick(random, by_kind[h.CONTRADICTION])
-    return kind, pick(random, by_kind[kind]) if kind in by_kind else int(random() * len(domain.relations))
-
-
-def _draw_stated(random: Random01, main: Fact, facts: list[Fact]) -> list[Fact]:
-    """Draws the facts that the faithful reply states: the main one, often with another before or after it."""
-    stated = [main]
-    if len(facts) > 1 and random() < 0.6:
-        place = 0 if random() < 0.5 else 1
-        stated.insert(place, pick(random, [fact for fact in facts if fact is not main]))
-    return stated
-
-
-def _ask(random: Random01, state: DialogueState, question: str) -> Turn:
-    if state.history:
-        text = f"{pick(random, REACTIONS)} {question}" if random() < 0.7 else question
-    else:
-        text = f"{pick(random, GREETINGS).format(state.full_name)} {question}"
-    return Turn(speaker="seeker", text=text)
-
-
-def _faithful_reply(outline: Outline, clauses: list[Clause]) -> Reply:
-    text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
-    answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
-    vrm = ["Edification"]
-    if outline.plan.opener:
-        vrm.insert(0, "Acknowledgment")
-    if "?" in text:
-        vrm.append("Question")
-    kind = "faithful" if answers else "uncooperative"
-    tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
-    return Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
-
-
 def _hallucinated_reply(
     random: Random01, state: DialogueState, outline: Outline, clauses: list[Clause], faithful_vrm: list[str]
 ) -> tuple[Reply, list[Clause]]:
     """Makes the faithful reply's partner, and returns it with its clauses."""
     kind, stated = outline.kind, outline.stated
-    both = random() < BOTH_RATE
+    both = random() < 0.75  # of two clauses both are wrong
     wrong, severity, remark = clauses, "evident", _harmless_remark(outline)
     if kind == h.SUBJECTIVE:
         assert outline.remark is not None, "a subjective reply has a remark"
@@ -208,31 +188,28 @@ def _hallucinated_reply(
         unknown = outline.unknown
         if outline.admits_ignorance:
             unknown = draw_unknown_relation(random, state.domain, outline.facts, closed=kind == h.ADDITION)
-        targets = _wrong_clauses_of(outline, state.domain, both)
-        wrong, severity = wrong_clauses(
-            random, state, kind, outline.facts, stated, clauses, targets, unknown, h.REWORDED
-        )
+        # The main clause becomes wrong, and none with names or numbers, as they are conspicuous.
+        main, relations = stated.index(outline.main), state.domain.relations
+        closed = [not isinstance(relations[fact.relation].values, Slot) for fact in stated]
+        targets = [i for i, is_closed in enumerate(closed) if i == main or (both and is_closed)]
+        wrong, severities = list(clauses), set()
+        for i in targets:
+            if kind == h.ADDITION:
+                wrong[i] = added_clause(random, state, unknown, h.REWORDED)
+                known = [*outline.facts, Fact(unknown, None, "")]
+                unknown = draw_unknown_relation(random, state.domain, known, closed=True)
+            else:
+                wrong[i], severity = wrong_clause(random, state, stated[i], outline.facts, h.REWORDED)
+                severities.add(severity)
+        # A wrong clause is easily missed next to a correct one.
+        severity = "subtle" if "subtle" in severities or len(targets) < len(stated) else "evident"
     text, marks = write_reply(outline.plan, wrong, remark)
     is_partly_true = len(wrong) > len(marks) or kind == h.SUBJECTIVE
     tags = ("Hallucination", "Entailment") if is_partly_true else ("Hallucination",)
     vrm = ["Disclosure", *faithful_vrm] if kind == h.SUBJECTIVE else faithful_vrm
-    return Reply(text, kind, severity, marks, tags, vrm, _contrary_truth(outline, both)), wrong
-
-
-def _wrong_clauses_of(outline: Outline, domain: Domain, both: bool) -> list[int]:
-    """Chooses the clauses that become wrong: the main one, and none with names or numbers, as they are conspicuous."""
-    main = outline.stated.index(outline.main)
-    if not both:
-        return [main]
-    closed = [not isinstance(domain.relations[fact.relation].values, Slot) for fact in outline.stated]
-    return [i for i, is_closed in enumerate(closed) if i == main or is_closed]
-
-
-def _contrary_truth(outline: Outline, both: bool) -> str:
-    """States the facts that the hallucinated reply should have kept to."""
-    if outline.kind in (h.ADDITION, h.SUBJECTIVE):
-        return _join_clauses(outline.facts)
-    return _join_clauses(outline.stated) if both else outline.main.clause
+    # The facts that the reply should have kept to.
+    truth = outline.facts if kind in (h.ADDITION, h.SUBJECTIVE) else stated if both else [outline.main]
+    return Reply(text, kind, severity, marks, tags, vrm, _join_clauses(truth)), wrong
 
 
 def _harmless_remark(outline: Outline) -> Clause | None:

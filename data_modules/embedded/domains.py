@@ -3,7 +3,7 @@
 The wordings are in `domains.txt` and `values.txt`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -76,7 +76,18 @@ class Domain:
 def draw_value(random: Random01, options: tuple[Value, ...] | Slot, split: str, unlike: object = None) -> object:
     """Draws a value of the set or slot that is clearly different from `unlike`."""
     while True:
-        value = _draw_any(random, options, split)
+        value: object
+        if not isinstance(options, Slot):
+            value = pick(random, options)
+        elif options.kind == PERSON:
+            value = person(random, split)
+        elif options.kind == PLACE:
+            value = word(random, split)
+        elif options.kind == YEAR:
+            value = Year(1780 + int(random() * 230))
+        else:
+            count = options.low + int(random() * (options.high - options.low))
+            value = count if count < 100 else count - count % (10 if count < 1000 else 50)
         if unlike is None or not _is_close(value, unlike):
             return value
 
@@ -93,7 +104,12 @@ def reply_wording(random: Random01, value: object, verbatim_rate: float) -> str:
     if isinstance(value, Value):
         return pick(random, value.in_knowledge if random() < verbatim_rate else value.in_reply)
     if type(value) is int:
-        return _count_wording(random, value, verbatim_rate)
+        if random() < verbatim_rate:
+            return f"{value:,}"
+        if value < 100 or (value < 10_000 and value % 100 == 0):
+            return in_words(value)
+        rounded = round(value, -2) if value >= 1000 else round(value, -1)
+        return f"about {rounded:,}" if rounded != value else f"{value:,}"
     if isinstance(value, Year) and random() >= verbatim_rate:
         return f"the {value[:3]}0s"
     return str(value)
@@ -109,18 +125,15 @@ def _wordings(text: str) -> tuple[str, ...]:
     return tuple(" ".join(part.split()) for part in text.split("|"))
 
 
-def _read_values() -> dict[str, tuple[Value, ...]]:
-    return {
-        name: tuple(Value(*map(_wordings, line.split(">"))) for line in lines)
-        for name, lines in read_sections(Path(__file__).with_name("values.txt"))
-    }
-
-
 def _templates(text: str) -> tuple[Template, ...]:
     return tuple(Template(*part.split("{}")) for part in _wordings(text))
 
 
-def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
+def _read_domains() -> Iterator[Domain]:
+    values = {
+        name: tuple(Value(*map(_wordings, line.split(">"))) for line in lines)
+        for name, lines in read_sections(Path(__file__).with_name("values.txt"))
+    }
     for title, lines in read_sections(Path(__file__).with_name("domains.txt")):
         relations: list[Relation] = []
         rows = iter(lines)
@@ -130,29 +143,13 @@ def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
             slot, *bounds = kind.split()
             options = Slot(slot, *map(int, bounds)) if slot in (YEAR, COUNT, PERSON, PLACE) else values[kind]
             relations.append(Relation(name, question, topic, _templates(knowledge), _templates(reply), options))
+        # A slot is known by its kind, a closed set by itself.
+        sets = [one.values.kind if isinstance(one.values, Slot) else id(one.values) for one in relations]
         confusable = tuple(
-            tuple(j for j, other in enumerate(relations) if j != i and _share_values(one.values, other.values))
-            for i, one in enumerate(relations)
+            tuple(j for j, other in enumerate(sets) if j != i and other == one) for i, one in enumerate(sets)
         )
         name, full_name, intro = title.split(" | ")
         yield Domain(name, full_name, intro, tuple(relations), confusable)
-
-
-def _share_values(one: object, other: object) -> bool:
-    return one is other or (isinstance(one, Slot) and isinstance(other, Slot) and one.kind == other.kind)
-
-
-def _draw_any(random: Random01, options: tuple[Value, ...] | Slot, split: str) -> object:
-    if not isinstance(options, Slot):
-        return pick(random, options)
-    if options.kind == PERSON:
-        return person(random, split)
-    if options.kind == PLACE:
-        return word(random, split)
-    if options.kind == YEAR:
-        return Year(1780 + int(random() * 230))
-    count = options.low + int(random() * (options.high - options.low))
-    return count if count < 100 else count - count % (10 if count < 1000 else 50)
 
 
 def _is_close(value: object, other: object) -> bool:
@@ -163,13 +160,4 @@ def _is_close(value: object, other: object) -> bool:
     return value == other
 
 
-def _count_wording(random: Random01, value: int, verbatim_rate: float) -> str:
-    if random() < verbatim_rate:
-        return f"{value:,}"
-    if value < 100 or (value < 10_000 and value % 100 == 0):
-        return in_words(value)
-    rounded = round(value, -2) if value >= 1000 else round(value, -1)
-    return f"about {rounded:,}" if rounded != value else f"{value:,}"
-
-
-DOMAINS = tuple(_read_domains(_read_values()))
+DOMAINS = tuple(_read_domains())

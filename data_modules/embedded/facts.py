@@ -7,8 +7,6 @@ from data_modules.embedded.domains import Domain, Slot, Year, draw_value, knowle
 from data_modules.embedded.phrasing import Random01, pick
 from faithkit.records import Turn
 
-CONFUSABLE_RATE = 0.3  # of knowledge, that with two facts that can be mixed up, where the domain has such relations
-
 
 class Fact(NamedTuple):
     """One fact of the knowledge, with the clause that states it."""
@@ -33,7 +31,7 @@ def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]
     """Draws the facts of a turn's knowledge: the focus, often a relation it can be mixed up with, and others."""
     domain = state.domain
     chosen = [focus]
-    if domain.confusable[focus] and random() < CONFUSABLE_RATE:
+    if domain.confusable[focus] and random() < 0.3:
         chosen.append(pick(random, domain.confusable[focus]))
     roll = random()
     num_wanted = 1 if roll < 0.4 else 2 if roll < 0.92 else 3
@@ -46,32 +44,24 @@ def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]
         chosen[i], chosen[j] = chosen[j], chosen[i]
     facts = []
     for relation in chosen:
-        value = _value(random, state, relation)
+        # A relation keeps its value in a dialogue; it is drawn at its first use.
+        if relation not in state.values:
+            if confusable := domain.confusable[relation]:
+                # Values that can be mixed up are unlike the first one's, and years are in chronological order.
+                group = sorted((relation, *confusable))
+                drawn: list[Any] = []
+                for each in group:
+                    options = domain.relations[each].values
+                    drawn.append(draw_value(random, options, state.split, unlike=drawn[0] if drawn else None))
+                if isinstance(drawn[0], Year):
+                    drawn.sort()
+                state.values.update(zip(group, drawn, strict=True))
+            else:
+                state.values[relation] = draw_value(random, domain.relations[relation].values, state.split)
+        value = state.values[relation]
         before, after = pick(random, domain.relations[relation].knowledge_templates)
         facts.append(Fact(relation, value, f"{before}{knowledge_wording(random, value)}{after}"))
     return facts
-
-
-def _value(random: Random01, state: DialogueState, relation: int) -> Any:
-    """Returns the relation's value in this dialogue; drawn at its first use."""
-    values = state.values
-    if relation not in values:
-        if confusable := state.domain.confusable[relation]:
-            values.update(_draw_group(random, state, sorted((relation, *confusable))))
-        else:
-            values[relation] = draw_value(random, state.domain.relations[relation].values, state.split)
-    return values[relation]
-
-
-def _draw_group(random: Random01, state: DialogueState, group: list[int]) -> dict[int, Any]:
-    """Draws the values of relations that can be mixed up: unlike the first one's, and years in chronological order."""
-    drawn: list[Any] = []
-    for relation in group:
-        options = state.domain.relations[relation].values
-        drawn.append(draw_value(random, options, state.split, unlike=drawn[0] if drawn else None))
-    if isinstance(drawn[0], Year):
-        drawn.sort()
-    return dict(zip(group, drawn, strict=True))
 
 
 def write_sentences(random: Random01, state: DialogueState, clauses: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from data_modules.embedded.domains import PERSON, PLACE, Domain, Relation, Slot, draw_value, reply_wording
-from data_modules.embedded.facts import DialogueState, Fact, draw_unknown_relation
+from data_modules.embedded.facts import DialogueState, Fact
 from data_modules.embedded.phrasing import Clause, Random01, pick
 
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
@@ -20,7 +20,6 @@ KIND_TO_TYPE = {
     SUBJECTIVE: "baseless",
 }
 CONTRAST_RATE = 0.02  # of clauses with `not`
-MIX_UP_RATE = 0.25  # of wrong values, those that the knowledge gives to another relation, where there is one
 
 
 class Wording(NamedTuple):
@@ -67,21 +66,6 @@ def reply_clause(random: Random01, relation: Relation, value: Any, wording: Word
     text = reply_wording(random, value, wording.values)
     whole = f"{before}{text}{after}"
     return Clause(whole, len(before), len(before) + len(text), swap_kind(relation)) if wrong else Clause(whole)
-
-
-def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fact], split: str) -> tuple[Any, str]:
-    """Draws a wrong value for a fact, and its severity.
-
-    Subtle: the knowledge gives this very value to another relation. Evident: the knowledge does not mention it.
-    """
-    confusable = [f.value for f in facts if f.relation in domain.confusable[fact.relation] and f.value != fact.value]
-    if confusable and random() < MIX_UP_RATE:
-        return pick(random, confusable), "subtle"
-    for _ in range(20):
-        value = draw_value(random, domain.relations[fact.relation].values, split, unlike=fact.value)
-        if value not in confusable:
-            break
-    return value, "subtle" if value in confusable else "evident"
 
 
 def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wording: Wording, *, wrong: bool) -> Clause:
@@ -145,7 +129,17 @@ def wrong_clause(
 ) -> tuple[Clause, str]:
     """Writes a clause that contradicts the fact, with the wrong part marked, and returns it with its severity."""
     relation = state.domain.relations[fact.relation]
-    other, severity = wrong_value(random, state.domain, fact, facts, state.split)
+    # Subtle: the knowledge gives this very value to another relation. Evident: the knowledge does not mention it.
+    relations = state.domain.confusable[fact.relation]
+    confusable = [f.value for f in facts if f.relation in relations and f.value != fact.value]
+    if confusable and random() < 0.25:
+        other = pick(random, confusable)
+    else:
+        for _ in range(20):
+            other = draw_value(random, relation.values, state.split, unlike=fact.value)
+            if other not in confusable:
+                break
+    severity = "subtle" if other in confusable else "evident"
     if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.relation]:
         return contrast(random, relation, fact.value, other, wording, wrong=True), "subtle"
     clause = reply_clause(random, relation, other, wording, wrong=True)
@@ -159,37 +153,3 @@ def added_clause(random: Random01, state: DialogueState, relation: int, wording:
     described = state.domain.relations[relation]
     text = reply_clause(random, described, draw_value(random, described.values, state.split), wording).text
     return Clause(text, 0, len(text), ADDITION)
-
-
-def wrong_clauses(
-    random: Random01,
-    state: DialogueState,
-    kind: str,
-    facts: list[Fact],
-    stated: list[Fact],
-    clauses: Sequence[Clause],
-    targets: Sequence[int],
-    unknown: int,
-    wording: Wording,
-) -> tuple[list[Clause], str]:
-    """Makes some clauses of a reply wrong, and returns all of them with the severity of the whole.
-
-    Args:
-        kind: The kind of hallucination.
-        facts: All facts of the knowledge.
-        stated: The facts that the faithful reply states, in the order of its clauses.
-        clauses: The faithful reply's clauses.
-        targets: The indices of those to be made wrong.
-        unknown: A relation that the knowledge does not mention: the first addition is about it.
-    """
-    wrong, severities = list(clauses), set()
-    for i in targets:
-        if kind == ADDITION:
-            wrong[i] = added_clause(random, state, unknown, wording)
-            unknown = draw_unknown_relation(random, state.domain, [*facts, Fact(unknown, None, "")], closed=True)
-        else:
-            wrong[i], severity = wrong_clause(random, state, stated[i], facts, wording)
-            severities.add(severity)
-    # A wrong clause is easily missed next to a correct one.
-    subtle = "subtle" in severities or len(targets) < len(stated)
-    return wrong, "subtle" if subtle else "evident"

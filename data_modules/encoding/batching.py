@@ -6,6 +6,7 @@ neither the batches nor, with the loss averaged over the whole batch, the gradie
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,15 +92,11 @@ class BatchSampler:
                 skip -= num_steps
                 continue
             for batch in self.plan(epoch)[skip:]:
-                share = self._share(batch)
+                share = batch[self.rank :: self.world_size]
+                if self.family is not None:  # rows of a family are adjacent, so each process takes a stretch
+                    share = np.array_split(batch, self.world_size)[self.rank]
                 yield (share if len(share) else np.array([PADDING_ROW])), len(batch)
             skip = 0
-
-    def _share(self, batch: Batch) -> Batch:
-        """Returns this process's rows; rows of a family are adjacent, so each process then takes a stretch."""
-        if self.family is None:
-            return batch[self.rank :: self.world_size]
-        return np.array_split(batch, self.world_size)[self.rank]
 
 
 class Batches(Dataset):
@@ -109,19 +106,9 @@ class Batches(Dataset):
         self.subsets, self.encoder = list(subsets), encoder
         self.starts = np.cumsum([0] + [len(subset) for subset in self.subsets])
 
-    def lengths(self, column: str = "length") -> NDArray[np.int32]:
+    def lengths(self, column: str = "length") -> NDArray[Any]:
+        """Returns a column of numbers of all examples."""
         return np.concatenate([np.asarray(s.encoded.columns[column])[s.indices] for s in self.subsets])
-
-    def second_lengths(self) -> NDArray[np.int32] | None:
-        """Returns the lengths of the second sequences if every example has one, else None."""
-        every = all("second_length" in s.encoded.columns for s in self.subsets)
-        return self.lengths("second_length") if every else None
-
-    def families(self) -> NDArray[np.uint64] | None:
-        """Returns the families of the examples if the encoder reads a common beginning once, else None."""
-        if not self.encoder.shares_beginnings:
-            return None
-        return np.concatenate([np.asarray(s.encoded.columns["family"])[s.indices] for s in self.subsets])
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -137,11 +124,11 @@ class Batches(Dataset):
     def columns(self, rows: NDArray[np.int64]) -> Columns:
         """Returns the cached columns of some rows, grouped by subset (ascending rows keep their order)."""
         subset_of_row = np.searchsorted(self.starts, rows, side="right") - 1
-        return merge_rows([self._take(int(s), rows[subset_of_row == s]) for s in np.unique(subset_of_row)])
-
-    def _take(self, number: int, rows: NDArray[np.int64]) -> Columns:
-        subset = self.subsets[number]
-        return take_rows(subset.encoded.columns, subset.indices[rows - self.starts[number]])
+        parts = []
+        for number in np.unique(subset_of_row).tolist():
+            subset, wanted = self.subsets[number], rows[subset_of_row == number]
+            parts.append(take_rows(subset.encoded.columns, subset.indices[wanted - self.starts[number]]))
+        return merge_rows(parts)
 
 
 def collate_batch(

@@ -52,7 +52,11 @@ class CandidateEncoder(Encoder):
         count = np.array([len(each) for each in texts], np.int64)  # negatives of each row
         ids = self.turns.text_ids([text for each in texts for text in each])
 
-        size = np.minimum(ids.lengths, np.repeat(self._room(context.lengths), count) - 1)  # the eos takes one place
+        layout = self.turns.layout
+        room = np.full(len(examples), layout.max_response_length, np.int64)  # of a response after its context
+        if layout.kind == CAUSAL:
+            room = np.minimum(room, layout.max_length - context.lengths - len(layout.control))
+        size = np.minimum(ids.lengths, np.repeat(room, count) - 1)  # the eos takes one place
         counts[CUT] += int((size < ids.lengths).sum())
         counts[NONE] += int((count == 0).sum())
         cut = ids.slice_rows(np.arange(len(ids)), np.zeros(len(ids), np.int64), size)
@@ -65,13 +69,6 @@ class CandidateEncoder(Encoder):
             if name in columns:
                 columns[name] = (np.asarray(columns[name]) + negative.lengths).astype(np.int32)
         return columns
-
-    def _room(self, context: Ints) -> Ints:
-        """Returns the tokens that a response may have after contexts of these lengths."""
-        layout = self.turns.layout
-        left = layout.max_length - context - len(layout.control)
-        most = np.full(len(context), layout.max_response_length, np.int64)
-        return np.minimum(most, left) if layout.kind == CAUSAL else most
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Adds arrays of the candidates to the other encoder's.
@@ -90,13 +87,32 @@ class CandidateEncoder(Encoder):
         candidates, count = self._candidates(columns)
         row_begin = offsets_of(count)  # number of each row's first candidate [rows + 1]
         row_tokens = candidates.offsets[row_begin]  # where each row's candidates begin, counted in tokens [rows + 1]
-        if self.turns.layout.kind == CAUSAL:
-            arrays, begin = self._behind_contexts(candidates, count, row_tokens, self.turns.whole_contexts(columns))
-        else:
-            arrays, begin = self._padded(candidates, count, row_tokens)
-
-        # `begin` is the place of each row's first candidate; a candidate is as far behind it as in the row.
         row = np.repeat(np.arange(len(count)), count)
+        # `begin` is the place of each row's first candidate.
+        if self.turns.layout.kind == CAUSAL:
+            # Each row's context, then its candidates, whose positions go on from it: they branch off there.
+            context = self.turns.whole_contexts(columns)
+            branch = steps_of(candidates.lengths) + np.repeat(context.lengths[row], candidates.lengths)
+            ids = join_rows([context, Ragged(candidates.values, row_tokens)])
+            own_steps = Ragged(steps_of(context.lengths).astype(np.int32), context.offsets)
+            places = join_rows([own_steps, Ragged(branch.astype(np.int32), row_tokens)])
+            arrays = {
+                "candidate_ids": ids.values[None].astype(np.int64),
+                "candidate_places": places.values[None].astype(np.int64),
+                "context_length": context.lengths,
+            }
+            begin = ids.offsets[:-1] + context.lengths
+        else:
+            step = steps_of(candidates.lengths).astype(np.int32)
+            owner = np.repeat(steps_of(count), candidates.lengths).astype(np.int32)
+            arrays = {
+                "candidate_ids": pad_rows(Ragged(candidates.values, row_tokens), self.turns.tokenizer.pad_token_id),
+                "candidate_places": pad_rows(Ragged(step, row_tokens), 0),
+                "candidate_owner": pad_rows(Ragged(owner, row_tokens), -1),
+            }
+            begin = np.arange(len(count)) * arrays["candidate_ids"].shape[1]
+
+        # A candidate is as far behind `begin` as in the row.
         start = begin[row] + candidates.offsets[:-1] - row_tokens[row]
         first = begin + len(self.turns.decoder_prefix) - 1  # the decoder's prefix, or the last token of the context
         response = columns["response"].lengths
@@ -108,43 +124,6 @@ class CandidateEncoder(Encoder):
             "candidate_first": first,
             "candidate_target_at": np.repeat(first, response) + steps_of(response),
         }
-
-    def _behind_contexts(
-        self, candidates: Ragged, count: Ints, row_tokens: Ints, context: Ragged
-    ) -> tuple[dict[str, NDArray[Any]], Ints]:
-        """Lays out a causal model's input: each row's context, then its candidates, all rows in one [1, tokens].
-
-        The positions of every candidate go on from its context: the candidates branch off there.
-
-        Returns:
-            The arrays, and the place of each row's first candidate [rows].
-        """
-        row = np.repeat(np.arange(len(count)), count)
-        branch = steps_of(candidates.lengths) + np.repeat(context.lengths[row], candidates.lengths)
-        ids = join_rows([context, Ragged(candidates.values, row_tokens)])
-        own_steps = Ragged(steps_of(context.lengths).astype(np.int32), context.offsets)
-        places = join_rows([own_steps, Ragged(branch.astype(np.int32), row_tokens)])
-        arrays = {
-            "candidate_ids": ids.values[None].astype(np.int64),
-            "candidate_places": places.values[None].astype(np.int64),
-            "context_length": context.lengths,
-        }
-        return arrays, ids.offsets[:-1] + context.lengths
-
-    def _padded(self, candidates: Ragged, count: Ints, row_tokens: Ints) -> tuple[dict[str, NDArray[Any]], Ints]:
-        """Lays out a decoder's input: the candidates of a row one behind the other [rows, width].
-
-        Returns:
-            The arrays, and the place of each row's first candidate [rows].
-        """
-        step = steps_of(candidates.lengths).astype(np.int32)
-        owner = np.repeat(steps_of(count), candidates.lengths).astype(np.int32)
-        arrays = {
-            "candidate_ids": pad_rows(Ragged(candidates.values, row_tokens), self.turns.tokenizer.pad_token_id),
-            "candidate_places": pad_rows(Ragged(step, row_tokens), 0),
-            "candidate_owner": pad_rows(Ragged(owner, row_tokens), -1),
-        }
-        return arrays, np.arange(len(count)) * arrays["candidate_ids"].shape[1]
 
     def _candidates(self, columns: Mapping[str, Any]) -> tuple[Ragged, Ints]:
         """Returns the tokens of all candidates, row by row with the gold response first, and each row's number of them.

@@ -71,8 +71,17 @@ def branched_batch(context: Ragged, response: Ragged, family: NDArray[np.uint64]
     counts: list[int] = []
     start = np.zeros(len(whole), np.int64)  # the place that a row's first token would have if the row were read alone
     end = 0
-    for rows in relatives(family):
-        shared = _shared(context, rows)
+    # The rows of each family, in the order in which the families first occur.
+    _, first, number = np.unique(family, return_index=True, return_inverse=True)
+    order = np.argsort(first[number], kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(first[number][order])) + 1):
+        shared = 0  # tokens with which the contexts of these rows begin alike
+        if len(rows) > 1:
+            # A branch keeps a token at least: a row's first target is predicted by the last token of its context.
+            width = int(context.lengths[rows].min()) - 1
+            begins = np.stack([context.row(row)[:width] for row in rows])
+            different = (begins != begins[0]).any(0)
+            shared = int(np.argmax(different)) if different.any() else width
         parts = [whole.row(rows[0])[:shared], *(whole.row(row)[shared:] for row in rows)]
         sizes = [len(part) for part in parts]
         start[rows] = end + offsets_of(np.array(sizes, np.int64))[1:-1] - shared
@@ -90,22 +99,3 @@ def branched_batch(context: Ragged, response: Ragged, family: NDArray[np.uint64]
         "part_counts": np.array(counts, np.int64),
         "target_at": start[row] + context.lengths[row] - 1 + steps_of(response.lengths),
     }
-
-
-def relatives(family: NDArray[np.uint64]) -> list[Ints]:
-    """Returns the rows of each family, in the order in which the families first occur."""
-    _, first, number = np.unique(family, return_index=True, return_inverse=True)
-    order = np.argsort(first[number], kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(first[number][order])) + 1)
-
-
-def _shared(context: Ragged, rows: Ints) -> int:
-    """Counts the tokens with which the contexts of these rows begin alike; a branch keeps one at least."""
-    if len(rows) == 1:
-        return 0
-    width = int(context.lengths[rows].min()) - 1  # a row's first target is predicted by the last token of its context
-    first = context.row(rows[0])[:width]
-    different = np.zeros(width, bool)
-    for row in rows[1:]:
-        different |= context.row(row)[:width] != first
-    return int(np.argmax(different)) if different.any() else width

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,13 @@ class Subset:
 
 
 class Encoder(Protocol):
-    """Turns records into columns of numbers, and some rows of them into a batch; the base class of all encoders."""
+    """Turns records into columns of numbers, and some rows of them into a batch; the base class of all encoders.
+
+    Attributes:
+        numbers_passages: Each passage of a list that serves as knowledge is read with its number.
+    """
+
+    numbers_passages: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         """Identifies all that the columns depend on except the records: part of their cache key."""
@@ -84,11 +90,6 @@ class Encoder(Protocol):
     @property
     def shares_beginnings(self) -> bool:
         """True if rows of one `family` (a column) belong into one batch, where their common beginning is read once."""
-        return False
-
-    @property
-    def numbers_passages(self) -> bool:
-        """True if each passage of a list that serves as knowledge is read with its number."""
         return False
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:

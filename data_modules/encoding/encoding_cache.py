@@ -28,7 +28,6 @@ from faithkit.words import VERSION as WORDS_VERSION
 
 RECORD, GROUP = "record", "group"
 KEYS = tuple(f"seen_{kind}" for kind in RowKeys._fields)
-FIXED_COLUMNS = (RECORD, GROUP, *KEYS)  # columns that the encoder does not make
 FIXED = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64())
 
 
@@ -55,7 +54,15 @@ def write_rows(path: Path, chunks: Iterable[Chunk]) -> None:
     writer = None
     with pa.OSFile(str(path), "wb") as sink:
         for chunk in chunks:
-            batch = _to_arrow(chunk)
+            arrays = {
+                name: pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
+                if isinstance(column, Ragged)
+                else pa.array(column)
+                for name, column in chunk.columns.items()
+            }
+            arrays |= {GROUP: pa.array(chunk.groups, pa.uint64()), RECORD: pa.array(chunk.records, pa.large_string())}
+            arrays |= {name: pa.array(keys) for name, keys in zip(KEYS, chunk.keys, strict=True)}
+            batch = pa.RecordBatch.from_pydict(arrays)
             writer = writer or pa.ipc.new_file(sink, batch.schema)
             writer.write_batch(batch)
         assert writer is not None, "read_examples raises when nothing is left"
@@ -72,31 +79,28 @@ def read_rows(path: Path) -> Rows:
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         table.validate()
-        columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in FIXED_COLUMNS}
+        made = [name for name in table.column_names if name not in (RECORD, GROUP, *KEYS)]  # by the encoder
+        columns = {name: _to_numpy(table[name]) for name in made}
         groups, records = _to_numpy(table[GROUP]), table[RECORD]
         keys = RowKeys(*(_to_numpy(table[name]) for name in KEYS))
         for chunk in records.chunks:
-            _check_texts(chunk)
+            if not pa.types.is_large_string(chunk.type) or chunk.null_count:
+                raise ValueError(f"records of {chunk.type} with {chunk.null_count} missing ones")
+            _, offsets, data = chunk.buffers()
+            _check_offsets(np.frombuffer(offsets, np.int64, len(chunk) + 1), data.size if data else 0)
     except (KeyError, pa.ArrowException) as error:  # some of Arrow's are no ValueErrors
         raise ValueError(str(error)) from error
     return Rows(columns, groups, keys, records)
 
 
-def _to_arrow(chunk: Chunk) -> pa.RecordBatch:
-    arrays = {
-        name: pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
-        if isinstance(column, Ragged)
-        else pa.array(column)
-        for name, column in chunk.columns.items()
-    }
-    arrays |= {GROUP: pa.array(chunk.groups, pa.uint64()), RECORD: pa.array(chunk.records, pa.large_string())}
-    arrays |= {name: pa.array(keys) for name, keys in zip(KEYS, chunk.keys, strict=True)}
-    return pa.RecordBatch.from_pydict(arrays)
-
-
 def _to_numpy(column: pa.ChunkedArray) -> Any:
     for chunk in column.chunks:
-        _check_numbers(chunk)
+        ragged = pa.types.is_large_list(chunk.type)
+        values = chunk.values if ragged else chunk
+        if chunk.null_count or values.null_count or values.type not in FIXED:
+            raise ValueError(f"a column of {chunk.type} with {chunk.null_count} missing values")
+        if ragged:
+            _check_offsets(_view(chunk.offsets), len(values))
     whole = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
     whole = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
     if not pa.types.is_large_list(column.type):
@@ -106,22 +110,6 @@ def _to_numpy(column: pa.ChunkedArray) -> Any:
 
 def _view(array: pa.Array) -> Any:
     return np.from_dlpack(array)  # `to_numpy` would import pandas
-
-
-def _check_numbers(array: pa.Array) -> None:
-    ragged = pa.types.is_large_list(array.type)
-    values = array.values if ragged else array
-    if array.null_count or values.null_count or values.type not in FIXED:
-        raise ValueError(f"a column of {array.type} with {array.null_count} missing values")
-    if ragged:
-        _check_offsets(_view(array.offsets), len(values))
-
-
-def _check_texts(array: pa.Array) -> None:
-    if not pa.types.is_large_string(array.type) or array.null_count:
-        raise ValueError(f"records of {array.type} with {array.null_count} missing ones")
-    _, offsets, data = array.buffers()
-    _check_offsets(np.frombuffer(offsets, np.int64, len(array) + 1), data.size if data else 0)
 
 
 def _check_offsets(offsets: NDArray[np.int64], size: int) -> None:
@@ -141,46 +129,36 @@ def load_encoded(
     source: Source, split: str, encoder: Encoder, *, on_bad_row: str = "stop", num_rows: int | None = None
 ) -> EncodedSplit:
     """Returns the split from the cache, encoded first if it is not there yet."""
-    key = _key(source, split, encoder, on_bad_row, num_rows)
+    # Words decide what some datasets make of their rows (BEGIN, Topical-Chat, weak ones) and what control tokens say.
+    parts = [CACHE_VERSION, WORDS_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
+    key = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
     def build(folder: Path) -> None:
         log.info("encoding %s/%s (kept for later launches)", source.name, split)
-        _build(folder, source, split, encoder, ReadReport(on_bad_row), num_rows)
+        report = ReadReport(on_bad_row)
+        examples = read_examples(source, split, report, num_rows)
+        cut: Counter[str] = Counter()
+        digest = hashlib.blake2b(digest_size=16)
 
-    return cache_entry(cache_dir("encodings") / key, build, lambda folder: _open(folder, source.name, split))
+        def chunks() -> Iterator[Chunk]:
+            while chunk := list(islice(examples, RECORDS_AT_ONCE)):
+                records = [json.dumps(example.to_dict()) for example in chunk]
+                digest.update("\n".join(records).encode())
+                groups = [group_hash(example.group) for example in chunk]
+                yield Chunk(encoder.encode(chunk, cut), groups, row_keys(chunk), records)
 
+        write_rows(folder / "rows.arrow", chunks())
+        counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
+        meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
+        (folder / "meta.json").write_text(json.dumps(meta))
 
-def _open(folder: Path, name: str, split: str) -> EncodedSplit:
-    try:
-        meta = json.loads((folder / "meta.json").read_text())
-        rows = read_rows(folder / "rows.arrow")
-        counts, rejects, fingerprint = Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
-    except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
-        raise DamagedEntry(str(error)) from error
-    return EncodedSplit(name, split, *rows, counts, rejects, fingerprint)
+    def read(folder: Path) -> EncodedSplit:
+        try:
+            meta = json.loads((folder / "meta.json").read_text())
+            rows = read_rows(folder / "rows.arrow")
+            counts, rejects, fingerprint = Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
+        except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
+            raise DamagedEntry(str(error)) from error
+        return EncodedSplit(source.name, split, *rows, counts, rejects, fingerprint)
 
-
-def _key(source: Source, split: str, encoder: Encoder, on_bad_row: str, num_rows: int | None) -> str:
-    # Words decide what some datasets make of their rows (BEGIN, Topical-Chat, weak ones) and what control tokens say.
-    parts = [CACHE_VERSION, WORDS_VERSION, content_hash(source, split), encoder.fingerprint(), on_bad_row, num_rows]
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-
-
-def _build(
-    folder: Path, source: Source, split: str, encoder: Encoder, report: ReadReport, num_rows: int | None
-) -> None:
-    examples = read_examples(source, split, report, num_rows)
-    cut: Counter[str] = Counter()
-    digest = hashlib.blake2b(digest_size=16)
-
-    def chunks() -> Iterator[Chunk]:
-        while chunk := list(islice(examples, RECORDS_AT_ONCE)):
-            records = [json.dumps(example.to_dict()) for example in chunk]
-            digest.update("\n".join(records).encode())
-            groups = [group_hash(example.group) for example in chunk]
-            yield Chunk(encoder.encode(chunk, cut), groups, row_keys(chunk), records)
-
-    write_rows(folder / "rows.arrow", chunks())
-    counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
-    meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
-    (folder / "meta.json").write_text(json.dumps(meta))
+    return cache_entry(cache_dir("encodings") / key, build, read)

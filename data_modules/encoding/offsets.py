@@ -37,46 +37,24 @@ def visible_extents(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[Ints
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     table = np.minimum(np.asarray(offsets, np.int64), len(text))  # (T, 2)
     start, end = table[:, 0], table[:, 1]
-    next_visible, visible_end = _nearest_visible(text)
-    owns = (end > start) & (next_visible[start] < end)  # (T,): the token has a visible character
-    if not owns.any():
-        return start, start.copy()
-    first, last = _close_gaps(next_visible[start], visible_end[end], owns, next_visible[0], visible_end)
-    return np.where(owns, first, start), np.where(owns, last, start)
-
-
-def _nearest_visible(text: str) -> tuple[Ints, Ints]:
-    """Finds, for each place of the text, the visible characters nearest to it.
-
-    Returns:
-        next_visible: The first visible character at or after the place; C where there is none. Shape (C + 1,).
-        visible_end: The end of the last visible character before the place; 0 where there is none. Shape (C + 1,).
-    """
+    # For each place of the text, (C + 1,): the first visible character at or after it (C where there is none), and the
+    # end of the last visible one before it (0 where there is none).
     size = len(text)
     visible = np.fromiter((not character.isspace() for character in text), np.bool_, size)
     places = np.arange(size)
     next_visible = np.append(np.minimum.accumulate(np.where(visible, places, size)[::-1])[::-1], size)
     visible_end = np.append(0, np.maximum.accumulate(np.where(visible, places + 1, 0)))
-    return next_visible, visible_end
-
-
-def _close_gaps(
-    first: Ints, last: Ints, owns: NDArray[np.bool_], text_start: int, visible_end: Ints
-) -> tuple[Ints, Ints]:
-    """Returns the characters that the tokenizer dropped to the token before them; at the beginning, to the first token.
-
-    Args:
-        first: The first visible character of each token. Shape (T,), like `last` and `owns`.
-        last: The end of its last visible character.
-        owns: The tokens that have a visible character.
-        text_start: The text's first visible character.
-        visible_end: As `_nearest_visible` returns it.
-    """
+    owns = (end > start) & (next_visible[start] < end)  # (T,): the token has a visible character
+    if not owns.any():
+        return start, start.copy()
+    # What the tokenizer dropped belongs to the token before it; at the beginning, to the first token.
+    first, last = next_visible[start], visible_end[end]
     beginnings = np.unique(first[owns])  # in order, at most T
     num_before = np.searchsorted(beginnings, first, side="right")  # (T,): the index of the next beginning
     next_beginning = np.append(beginnings, len(visible_end) - 1)[np.minimum(num_before, len(beginnings))]
     last = np.maximum(last, visible_end[next_beginning])
-    return np.where(first == beginnings[0], text_start, first), last
+    first = np.where(first == beginnings[0], next_visible[0], first)
+    return np.where(owns, first, start), np.where(owns, last, start)
 
 
 def tags_of(spans: Sequence[Span], start: NDArray[Any], end: NDArray[Any], length: int) -> NDArray[np.int8]:

@@ -98,27 +98,24 @@ class PairEncoder(Encoder):
         knowledge, response = columns["knowledge"], columns["response"]
         assert isinstance(knowledge, Ragged)
         assert isinstance(response, Ragged)
-        room = self.room(response.lengths)
-        counts["truncated: knowledge"] += int((knowledge.lengths > room.knowledge).sum())
-        counts["truncated: response"] += int((response.lengths > room.response).sum())
-        length = self.template.num_special + np.minimum(knowledge.lengths, room.knowledge) + room.response
+        room, shown = self._room(response.lengths)
+        counts["truncated: knowledge"] += int((knowledge.lengths > room).sum())
+        counts["truncated: response"] += int((response.lengths > shown).sum())
+        length = self.template.num_special + np.minimum(knowledge.lengths, room) + shown
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
         columns["length"] = length.astype(np.int32)
         columns["label"] = np.array(labels, np.int8)
         columns["target"] = np.array([target_of(example) for example in examples], np.float32)
         if self.marked:
-            columns["mark"] = self._marks(examples, response)
+            # For each response token 1 in a marked span, 0 outside, -1 if spans were not annotated.
+            marks = Ragged(np.full_like(response.values, -1), response.offsets)
+            annotated = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
+            _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in annotated])
+            for (row, example), places in zip(annotated, offsets, strict=True):
+                start, end = visible_extents(example.response, places)
+                marks.row(row)[:] = tags_of(example.spans or (), start, end, len(example.response)) > OUTSIDE
+            columns["mark"] = marks
         return columns
-
-    def _marks(self, examples: Sequence[Example], response: Ragged) -> Ragged:
-        """Returns for each response token 1 in a marked span, 0 outside, -1 if spans were not annotated."""
-        marks = Ragged(np.full_like(response.values, -1), response.offsets)
-        annotated = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
-        _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in annotated])
-        for (row, example), places in zip(annotated, offsets, strict=True):
-            start, end = visible_extents(example.response, places)
-            marks.row(row)[:] = tags_of(example.spans or (), start, end, len(example.response)) > OUTSIDE
-        return marks
 
     def encode_texts(self, knowledge: Sequence[str], response: Sequence[str]) -> Columns:
         """Returns the columns that prediction needs."""
@@ -135,11 +132,11 @@ class PairEncoder(Encoder):
         texts = {"knowledge": tokenize(self.tokenizer, knowledge), "response": tokenize(self.tokenizer, response)}
         return texts | columns
 
-    def room(self, response_lengths: NDArray[np.int64]) -> "Room":
-        """Shares out the tokens of a sequence: the response first, up to half; the knowledge gets the rest."""
+    def _room(self, response_lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns how many tokens of knowledge and of response fit: the response first, up to half a sequence."""
         available = self.max_length - self.template.num_special
         response = np.minimum(response_lengths, available // 2)
-        return Room(available - response, response)
+        return available - response, response
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
         """Returns the windows that read the knowledge of each row, row by row; neighbours overlap by half."""
@@ -147,16 +144,16 @@ class PairEncoder(Encoder):
 
     def _windows(self, columns: Mapping[str, Any], most: int | None) -> "Windows":
         knowledge = columns["knowledge"].lengths
-        room = self.room(columns["response"].lengths)
-        step = np.maximum(1, room.knowledge // 2)
-        rest = np.maximum(0, knowledge - room.knowledge)  # tokens behind a row's first window [rows]
+        room, response = self._room(columns["response"].lengths)
+        step = np.maximum(1, room // 2)
+        rest = np.maximum(0, knowledge - room)  # tokens behind a row's first window [rows]
         count = 1 + -(-rest // step)
         row = np.repeat(np.arange(len(count)), count)
         start = np.minimum(steps_of(count) * step[row], rest[row])  # the last window ends with the text
-        found = Windows(row, start, np.minimum(knowledge, room.knowledge)[row], room.response[row], self.template)
+        found = Windows(row, start, np.minimum(knowledge, room)[row], response[row], self.template)
         if most is None or not (count > most).any():
             return found
-        responses, rows = columns["response"].cut(room.response), np.arange(len(count))
+        responses, rows = columns["response"].cut(response), np.arange(len(count))
         extents = start, found.size
         kept, shown = self.choice.choose(responses, columns["knowledge"], rows, count, *extents, most)
         return replace(found.take(kept), size=shown.lengths, shown=shown)
@@ -167,16 +164,16 @@ class PairEncoder(Encoder):
         The window of long knowledge is its beginning, or with `max_windows` made of what shares most with the response.
         `segment` [rows, width] says which text each place belongs to: KNOWLEDGE, RESPONSE, or 0 for neither.
         """
-        room = self.room(columns["response"].lengths)
-        knowledge = columns["knowledge"].cut(room.knowledge)
+        room, shown = self._room(columns["response"].lengths)
+        knowledge, response = columns["knowledge"].cut(room), columns["response"].cut(shown)
         if self.max_windows is not None:
             knowledge = self._windows(columns, 1).read(columns["knowledge"])
-        batch = self._pad(knowledge, columns["response"].cut(room.response))
+        batch = self._pad(knowledge, response)
         batch["label"] = np.asarray(columns["label"], np.int64)
         batch["target"] = np.asarray(columns["target"], np.float32)
         if "mark" in columns:
             batch["mark"] = np.full(batch["segment"].shape, -1, np.int8)
-            batch["mark"][batch["segment"] == RESPONSE] = columns["mark"].cut(room.response).values
+            batch["mark"][batch["segment"] == RESPONSE] = columns["mark"].cut(shown).values
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
@@ -208,14 +205,6 @@ class PairEncoder(Encoder):
         if self.template.typed:  # 1 from the second text to the end
             batch["token_type_ids"] = ((place >= sizes[:, :3].sum(1)[:, None]) & inside).astype(np.int64)
         return batch
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Numbers of tokens of each text that fit into a sequence [rows]."""
-
-    knowledge: NDArray[np.int64]
-    response: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

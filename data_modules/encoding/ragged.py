@@ -54,10 +54,6 @@ class Ragged:
         lengths = np.minimum(self.lengths, longest)
         return self if int(lengths.sum()) == len(self.values) else self._copy(self.offsets[:-1], lengths)
 
-    def pieces(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.int32]]:
-        """Returns stretches of `values` as views."""
-        return [self.values[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-
     def slice_rows(self, indices: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Ragged":
         """Copies a part of each row at `indices`.
 
@@ -71,7 +67,8 @@ class Ragged:
     def _copy(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Ragged":
         offsets = offsets_of(lengths)
         if len(lengths) and offsets[-1] >= LONG * len(lengths):
-            return Ragged(np.concatenate(self.pieces(begins, begins + lengths)), offsets)
+            bounds = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
+            return Ragged(np.concatenate([self.values[begin:end] for begin, end in bounds]), offsets)
         places = (begins - offsets[:-1]).repeat(lengths) + np.arange(offsets[-1])  # a place for each value copied
         return Ragged(self.values[places], offsets)
 

@@ -11,7 +11,7 @@ A batch lies flat: in `input_ids`, padded or packed, every window is a stretch o
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ class SpanEncoder(Encoder):
             context that share most tokens with it (`data_modules.encoding.window_choice`). None reads all.
     """
 
+    numbers_passages: ClassVar[bool] = True
     tokenizer: Tokenizer
     max_length: int
     packed: bool = False
@@ -50,14 +51,10 @@ class SpanEncoder(Encoder):
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", PairTemplate.of(self.tokenizer))
         object.__setattr__(self, "choice", WindowChoice.of(self.tokenizer))
-        if self.max_length < self._num_special(True) + 32:
+        if self.max_length < self.template.num_special + len(self.template.middle) + 32:
             raise UserError(f"model.max_length is {self.max_length}", hint="use at least 64")
         if self.max_windows is not None and self.max_windows < 1:
             raise UserError(f"model.max_windows is {self.max_windows}", hint="use 1 or more, or null for all")
-
-    @property
-    def numbers_passages(self) -> bool:
-        return True
 
     def fingerprint(self) -> str:
         return f"span parts:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
@@ -101,20 +98,23 @@ class SpanEncoder(Encoder):
         ids, offsets = tokenize_with_offsets(self.tokenizer, answers)
         extents = [visible_extents(text, each) for text, each in zip(answers, offsets, strict=True)]
         where = offsets_of(ids.lengths)
-        start, end = ([extent[side] for extent in extents] for side in (0, 1))
+        nothing = np.zeros(0, np.int64)
+        start, end = (np.concatenate([nothing, *(extent[side] for extent in extents)]) for side in (0, 1))
         return {
             "question": tokenize(self.tokenizer, questions),
             "context": tokenize(self.tokenizer, contexts),
             "answer": ids,
-            "start": Ragged(_flat(start), where),
-            "end": Ragged(_flat(end), where),
+            "start": Ragged(start.astype(np.int32), where),
+            "end": Ragged(end.astype(np.int32), where),
         }
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
         """Returns the windows of some rows, row by row; of each row those of the answer's first part come first."""
         question, context, answer = (columns[name].lengths for name in ("question", "context", "answer"))
         asked = np.minimum(question, self.max_length // 4)
-        room = self.max_length - np.where(asked > 0, self._num_special(True), self._num_special(False)) - asked
+        # A question is a text more, so it brings the tokens between two texts once more.
+        special = self.template.num_special + np.where(asked > 0, len(self.template.middle), 0)
+        room = self.max_length - special - asked
         answer_count, answer_step, answer_size = _cut(answer, room // 2)
         context_count, context_step, context_size = _cut(context, room - answer_size)
         count = answer_count * context_count
@@ -123,10 +123,7 @@ class SpanEncoder(Encoder):
         # The last window ends with its text.
         answer_start = np.minimum(part * answer_step[row], (answer - answer_size)[row])
         context_start = np.minimum(piece * context_step[row], (context - context_size)[row])
-        found = Windows(
-            row, asked[row], context_start, context_size[row], answer_start, answer_size[row],
-            np.where(asked > 0, self._num_special(True), self._num_special(False))[row],
-        )  # fmt: skip
+        found = Windows(row, asked[row], context_start, context_size[row], answer_start, answer_size[row], special[row])
         if self.max_windows is None or not (context_count > self.max_windows).any():
             return found
         sizes = np.repeat(context_count, answer_count)
@@ -157,7 +154,23 @@ class SpanEncoder(Encoder):
         `bounds` [windows, 4] has the places at which a window's context and answer begin and end; `token` says for each
         place of an answer, window by window, which answer token it is, counted over all rows of the columns.
         """
-        ids, context_at = self._assemble(columns, windows)
+        row, template, zeros = windows.row, self.template, np.zeros(len(windows.row), np.int64)
+        middle, context = constant_rows(template.middle, len(row)), windows.shown
+        if context is None:
+            context = columns["context"].slice_rows(row, windows.context_start, windows.context_size)
+        ids = join_rows(
+            [
+                constant_rows(template.prefix, len(row)),
+                # Of a long history the newest turns: the end.
+                columns["question"].slice_rows(row, columns["question"].lengths[row] - windows.asked, windows.asked),
+                middle.slice_rows(np.arange(len(row)), zeros, np.where(windows.asked > 0, len(template.middle), 0)),
+                context,
+                middle,
+                columns["answer"].slice_rows(row, windows.answer_start, windows.answer_size),
+                constant_rows(template.suffix, len(row)),
+            ]
+        )
+        context_at = len(template.prefix) + np.where(windows.asked > 0, windows.asked + len(template.middle), 0)
         lengths = ids.lengths
         width = int(lengths.max(initial=0))
         begins = ids.offsets[:-1] if self.packed else np.arange(len(ids)) * width
@@ -188,30 +201,6 @@ class SpanEncoder(Encoder):
             batch["token_type_ids"] = second.astype(np.int64)
         return batch
 
-    def _assemble(self, columns: Mapping[str, Any], windows: "Windows") -> tuple[Ragged, Ints]:
-        """Returns whole windows, and where the context begins in each."""
-        row, template, zeros = windows.row, self.template, np.zeros(len(windows.row), np.int64)
-        middle, context = constant_rows(template.middle, len(row)), windows.shown
-        if context is None:
-            context = columns["context"].slice_rows(row, windows.context_start, windows.context_size)
-        ids = join_rows(
-            [
-                constant_rows(template.prefix, len(row)),
-                # Of a long history the newest turns: the end.
-                columns["question"].slice_rows(row, columns["question"].lengths[row] - windows.asked, windows.asked),
-                middle.slice_rows(np.arange(len(row)), zeros, np.where(windows.asked > 0, len(template.middle), 0)),
-                context,
-                middle,
-                columns["answer"].slice_rows(row, windows.answer_start, windows.answer_size),
-                constant_rows(template.suffix, len(row)),
-            ]
-        )
-        asked = np.where(windows.asked > 0, windows.asked + len(template.middle), 0)
-        return ids, len(template.prefix) + asked
-
-    def _num_special(self, asked: bool) -> int:
-        return self.template.num_special + (len(self.template.middle) if asked else 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -238,10 +227,6 @@ class Windows:
         shown = None if self.shown is None else self.shown.take(chosen)
         kept = {name: getattr(self, name)[chosen] for name in self.__slots__ if name != "shown"}
         return Windows(**kept, shown=shown)
-
-
-def _flat(rows: Sequence[Ints]) -> NDArray[np.int32]:
-    return np.concatenate(rows).astype(np.int32) if rows else np.zeros(0, np.int32)
 
 
 def _cut(length: Ints, most: Ints) -> tuple[Ints, Ints, Ints]:

@@ -89,7 +89,19 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     backend = _plain_backend(tokenizer)
     unique = make_encodable(row_of)
     mark = _space_mark(backend)
-    ids = _encode(backend, unique) if mark is None else _encode_by_words(backend, unique, mark)
+    if mark is None:
+        return _encode(backend, unique).take(rows)
+    # Each distinct word once; the texts are put together from their words' ids.
+    word_of: defaultdict[str, int] = defaultdict(count().__next__)  # distinct word to its row
+    words: list[int] = []  # the words of all texts, one text after the other, as rows
+    ends = np.empty(len(unique), np.int64)  # the end of each text in `words`
+    for place, text in enumerate(unique):
+        for begin, end in text_blocks(text):
+            words += map(word_of.__getitem__, _split_words(text[begin:end], mark))
+        ends[place] = len(words)
+    by_word = _encode(backend, list(word_of)).take(np.array(words, np.int64))  # one row for each word of the texts
+    # The values are in order already; a text begins where its first word begins.
+    ids = Ragged(by_word.values, by_word.offsets[offsets_of(np.diff(ends, prepend=0))])
     return ids.take(rows)
 
 
@@ -134,24 +146,6 @@ def _encode(backend: Any, texts: Sequence[str]) -> Ragged:
         parts.append(Ragged.from_lists([e.ids for e in encoded]))
         np.add.at(lengths, [row for row, _ in pieces[begin:end]], parts[-1].lengths)
     return Ragged(stack_rows(parts).values, offsets_of(lengths))
-
-
-def _encode_by_words(backend: Any, texts: Sequence[str], mark: str) -> Ragged:
-    """Tokenises each distinct word once, and puts the texts together from their words' ids.
-
-    Args:
-        mark: As `_space_mark` returns it.
-    """
-    row_of: defaultdict[str, int] = defaultdict(count().__next__)  # distinct word to its row
-    words: list[int] = []  # the words of all texts, one text after the other, as rows
-    ends = np.empty(len(texts), np.int64)  # the end of each text in `words`
-    for place, text in enumerate(texts):
-        for begin, end in text_blocks(text):
-            words += map(row_of.__getitem__, _split_words(text[begin:end], mark))
-        ends[place] = len(words)
-    by_word = _encode(backend, list(row_of)).take(np.array(words, np.int64))  # one row for each word of the texts
-    # The values are in order already; a text begins where its first word begins.
-    return Ragged(by_word.values, by_word.offsets[offsets_of(np.diff(ends, prepend=0))])
 
 
 def _split_words(text: str, mark: str) -> list[str]:

@@ -143,24 +143,16 @@ class TurnEncoder(Encoder):
         behind = [self.tokenizer.eos_token_id if layout.kind == SEQ2SEQ else self.ids[WIZARD]]
         fixed = knowledge.lengths + len(layout.control) + len(before) + len(behind)
         if layout.kind == SEQ2SEQ:
-            self._check(examples, np.maximum(fixed, response))
-            room = layout.max_length - fixed
+            what, needed, room = "knowledge", np.maximum(fixed, response), layout.max_length - fixed
         else:
-            self._check(examples, fixed + response)
+            what, needed = "knowledge and response", fixed + response
             room = layout.max_length - fixed - np.maximum(response, layout.max_response_length)
-        history = self._history(examples, turns, room, counts)
-        return join_rows([constant_rows(before, count), knowledge, history, constant_rows(behind, count)])
-
-    def _check(self, examples: Sequence[Example], needed: Ints) -> None:
-        if needed.max(initial=0) > self.layout.max_length:
+        if needed.max(initial=0) > layout.max_length:
             worst = int(needed.argmax())
-            what = "knowledge" if self.layout.kind == SEQ2SEQ else "knowledge and response"
             problem = f"example {examples[worst].id}: {what} alone take {needed[worst]} tokens"
-            hint = f"set {self.limit}={needed[worst]} or more (it is {self.layout.max_length})"
+            hint = f"set {self.limit}={needed[worst]} or more (it is {layout.max_length})"
             raise UserError(problem, place=f"{examples[worst].source}/{examples[worst].split}", hint=hint)
-
-    def _history(self, examples: Sequence[Example], turns: Ragged, room: Ints, counts: Counter[str]) -> Ragged:
-        """Joins the turns of each row that fit, each led by its speaker's marker."""
+        # The turns of each row that fit, each led by its speaker's marker.
         histories = [self._turns(example) for example in examples]
         num_turns = np.array([len(history) for history in histories], np.int64)
         row = np.repeat(np.arange(len(examples)), num_turns)
@@ -174,7 +166,8 @@ class TurnEncoder(Encoder):
         size = kept[stays] - 1
         texts = turns.slice_rows(stays, turns.lengths[stays] - size, size)
         led = join_rows([Ragged(np.array(markers, np.int32)[stays], np.arange(len(stays) + 1)), texts])
-        return Ragged(led.values, led.offsets[offsets_of(np.bincount(row[stays], minlength=len(examples)))])
+        history = Ragged(led.values, led.offsets[offsets_of(np.bincount(row[stays], minlength=len(examples)))])
+        return join_rows([constant_rows(before, count), knowledge, history, constant_rows(behind, count)])
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Makes the arrays of a batch.

@@ -15,7 +15,6 @@ from data_modules.encoding.ragged import Ragged, offsets_of
 from data_modules.encoding.tokens import Tokenizer
 
 PART = 32
-SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 Ints = NDArray[np.int64]
 Tokens = NDArray[np.int32]
 
@@ -33,7 +32,7 @@ class WindowChoice:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "WindowChoice":
         """Finds the tokens that end a sentence."""
-        ids = [tokenizer.convert_tokens_to_ids(mark) for mark in SENTENCE_ENDS]
+        ids = [tokenizer.convert_tokens_to_ids(mark) for mark in ".!?。！？"]
         return cls(np.array([one for one in ids if one not in (None, tokenizer.unk_token_id)], np.int32))
 
     def choose(
@@ -101,7 +100,15 @@ def rank_parts(response: Tokens, text: Tokens, start: Ints, end: Ints, most: int
         start: First token of each part, ascending.
         end: The token behind each part, ascending.
     """
-    part, token = _find_shared(response, text, start, end)
+    # Which parts have which distinct tokens of the response, by the numbers of both, each pair once.
+    tokens = np.unique(response)
+    number = np.full(1 + int(max(text.max(initial=0), tokens.max(initial=0))), -1)
+    number[tokens] = np.arange(len(tokens))
+    place = np.flatnonzero(number[text] >= 0)
+    part = np.searchsorted(start, place, side="right") - 1
+    inside = place < end[part]
+    pairs = np.unique(part[inside] * len(tokens) + number[text[place[inside]]])
+    part, token = np.divmod(pairs, max(1, len(tokens)))
     frequency = np.bincount(token)
     weight = np.log((1 + len(start)) / np.maximum(frequency, 1))
     ranked = list[int]()
@@ -112,15 +119,3 @@ def rank_parts(response: Tokens, text: Tokens, start: Ints, end: Ints, most: int
         ranked.append(int(shared.argmax()))
         weight[token[part == ranked[-1]]] = 0
     return np.array(ranked, np.int64)
-
-
-def _find_shared(response: Tokens, text: Tokens, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Finds which parts have which distinct tokens of the response, and returns the numbers of both, each pair once."""
-    tokens = np.unique(response)
-    number = np.full(1 + int(max(text.max(initial=0), tokens.max(initial=0))), -1)
-    number[tokens] = np.arange(len(tokens))
-    place = np.flatnonzero(number[text] >= 0)
-    part = np.searchsorted(start, place, side="right") - 1
-    inside = place < end[part]
-    pairs = np.unique(part[inside] * len(tokens) + number[text[place[inside]]])
-    return np.divmod(pairs, max(1, len(tokens)))

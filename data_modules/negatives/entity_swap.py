@@ -54,7 +54,11 @@ def find_entities(weights: str) -> Finder:
 
         spacy_model(weights)
         folder = resolve(weights)
-        return entities_of(spacy.load(folder, exclude=_unneeded(folder)), texts)
+        # Recognition needs no other pipes; in the small model it has a separate tok2vec.
+        config = (Path(folder) / "config.cfg").read_text(encoding="utf-8")
+        ner = config.partition("[components.ner.model.tok2vec]")[2].partition("\n[")[0]
+        unneeded = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
+        return entities_of(spacy.load(folder, exclude=unneeded if "Listener" in ner else ["tok2vec", *unneeded]), texts)
 
     return find
 
@@ -68,14 +72,6 @@ def entities_of(pipeline: Any, texts: Sequence[str]) -> list[list[Entity]]:
         for text, document in zip(distinct, documents, strict=True)
     }
     return [found[text] for text in texts]
-
-
-def _unneeded(folder: str) -> list[str]:
-    """Names the pipes that entity recognition does not need; in the small model it has a separate tok2vec."""
-    config = (Path(folder) / "config.cfg").read_text(encoding="utf-8")
-    ner = config.partition("[components.ner.model.tok2vec]")[2].partition("\n[")[0]
-    unneeded = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
-    return unneeded if "Listener" in ner else ["tok2vec", *unneeded]
 
 
 NUMERIC = {"CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY", "DATE", "TIME"}
@@ -157,26 +153,30 @@ def are_distinct(one: str, other: str, label: str) -> bool:
     return not (first & second or keys[0] == initials[1] or keys[1] == initials[0])
 
 
-MAX_POOL_TEXTS = 2000  # knowledge texts that entities are collected from: more would take time and add little
-NUM_TRIES = 24  # draws of a replacement for one entity
-
 Pool = Mapping[Slot, Sequence[str]]  # possible replacements
 
 
 def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder) -> list[list[str]]:
     """Makes up to `num` texts for each example; none if the response has no entity that can be replaced."""
-    pool = _pool(sorted({e.knowledge for e in examples}), seed, find)
-    stated = [_stated(example) for example in examples]
+    # Entities of the knowledge by slot; of many texts, the 2,000 with the lowest hashes: more would add little.
+    every = sorted({e.knowledge for e in examples})
+    chosen = sorted(every, key=lambda text: hashlib.blake2b(f"{seed}:{text}".encode()).digest())[:2000]
+    names: dict[Slot, set[str]] = defaultdict(set)
+    for text, entities in zip(chosen, find(chosen), strict=True):
+        for entity in entities:
+            known = mention(text, entity)
+            # At the start of a sentence any word is capitalised, and may be mistaken for a name.
+            if known and not known.opens_sentence:
+                names[known.slot].add(known.text)
+    pool = {slot: sorted(entities) for slot, entities in names.items()}
+    # Only an entity that knowledge or history states can be contradicted.
+    earlier = [" ".join([e.knowledge, *(turn.text for turn in e.history)]) for e in examples]
+    stated = [set(unicode_content_words(text)) for text in earlier]
     texts = [e.response if _may_name(e.response, words) else "" for e, words in zip(examples, stated, strict=True)]
     found = zip(texts, find(texts), strict=True)
     mentions = [[made for entity in entities if (made := mention(text, entity))] for text, entities in found]
     rows = zip(examples, mentions, stated, strict=True)
     return [_swaps(example, named, words, pool, num, seed) for example, named, words in rows]
-
-
-def _stated(example: Example) -> set[str]:
-    """Returns the content words of knowledge and history: only an entity stated there can be contradicted."""
-    return set(unicode_content_words(" ".join([example.knowledge, *(turn.text for turn in example.history)])))
 
 
 def _may_name(response: str, stated: set[str]) -> bool:
@@ -185,19 +185,6 @@ def _may_name(response: str, stated: set[str]) -> bool:
         word.lower() in stated and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
         for word in cased_words(response)
     )
-
-
-def _pool(texts: Sequence[str], seed: int, find: Finder) -> Pool:
-    """Collects entities of the knowledge by slot; of many texts, those with the lowest hashes."""
-    chosen = sorted(texts, key=lambda text: hashlib.blake2b(f"{seed}:{text}".encode()).digest())[:MAX_POOL_TEXTS]
-    pool: dict[Slot, set[str]] = defaultdict(set)
-    for text, entities in zip(chosen, find(chosen), strict=True):
-        for entity in entities:
-            found = mention(text, entity)
-            # At the start of a sentence any word is capitalised, and may be mistaken for a name.
-            if found and not found.opens_sentence:
-                pool[found.slot].add(found.text)
-    return {slot: sorted(entities) for slot, entities in pool.items()}
 
 
 def _swaps(
@@ -220,7 +207,7 @@ def _swaps(
 
 def _draw_replacement(replaced: Mention, pool: Pool, own_words: str, random: Random) -> str | None:
     others = pool[replaced.slot]
-    for _ in range(NUM_TRIES):
+    for _ in range(24):
         other = random.choice(others)
         if are_distinct(replaced.text, other, replaced.slot.label) and _spaced_words(other) not in own_words:
             return other.lower() if replaced.text.islower() else other

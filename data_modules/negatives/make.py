@@ -96,9 +96,23 @@ def make_negatives(
     texts, used = [], []
     counts: Counter[str] = Counter()
     for place, example in enumerate(examples):
-        chosen = _take_turns({kind: made[kind][place] for kind in kinds}, example, num, seed)
+        digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
+        start = int.from_bytes(digest, "little") % len(kinds)
+        order = [*kinds[start:], *kinds[:start]]
+        seen = {text_key(example.response), ""}
+        chosen: dict[str, str] = {}  # the texts, each with its kind
+        for drawn in zip_longest(*(made[kind][place] for kind in order)):
+            for kind, text in zip(order, drawn, strict=True):
+                if text and len(chosen) < num and (key := text_key(text)) not in seen:
+                    seen.add(key)
+                    chosen[text] = kind
         if not chosen:
-            raise _no_negative(example, kinds)
+            missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
+            hint = "the data are too few to make negatives from"
+            if missing:
+                hint = f"add {' or '.join(missing)} to the kinds"
+            problem = f"example {example.id}: {', '.join(kinds)} give no negative"
+            raise UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
         texts.append(tuple(chosen))
         used.append(tuple(chosen.values()))
         counts.update(f"negatives: {kind}" for kind in chosen.values())
@@ -121,29 +135,6 @@ def _candidates(
     return entity_swaps(examples, num, seed, find)
 
 
-def _take_turns(made: Mapping[str, Sequence[str]], example: Example, num: int, seed: int) -> dict[str, str]:
-    """Chooses up to `num` texts from the kinds in turn, and returns them with their kinds."""
-    kinds = list(made)
-    digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
-    start = int.from_bytes(digest, "little") % len(kinds)
-    order = kinds[start:] + kinds[:start]
-    seen = {text_key(example.response), ""}
-    chosen: dict[str, str] = {}
-    for texts in zip_longest(*(made[kind] for kind in order)):
-        for kind, text in zip(order, texts, strict=True):
-            if text and len(chosen) < num and (key := text_key(text)) not in seen:
-                seen.add(key)
-                chosen[text] = kind
-    return chosen
-
-
-def _no_negative(example: Example, kinds: Sequence[str]) -> UserError:
-    missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
-    hint = f"add {' or '.join(missing)} to the kinds" if missing else "the data are too few to make negatives from"
-    problem = f"example {example.id}: {', '.join(kinds)} give no negative"
-    return UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
-
-
 def cached_negatives(
     examples: Sequence[Example], *, kinds: Sequence[str] = MADE, num: int = 4, seed: int = 0, weights: str = WEIGHTS
 ) -> Negatives:
@@ -159,7 +150,10 @@ def cached_negatives(
         made = make_negatives(examples, kinds=kinds, num=num, seed=seed, find=find_entities(weights))
         (folder / NEGATIVES).write_text(json.dumps([made.texts, made.kinds, made.counts]), encoding="utf-8")
 
-    return cache_entry(cache_dir("negatives") / _key(examples, settings), build, _read)
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
+    for e in examples:
+        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags, *e.negatives]).encode())
+    return cache_entry(cache_dir("negatives") / digest.hexdigest(), build, _read)
 
 
 def _read(folder: Path) -> Negatives:
@@ -174,14 +168,6 @@ def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[st
     return settings | ({"model": spacy_model(weights)} if ENTITY_SWAP in kinds else {})
 
 
-def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
-    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
-    for e in examples:
-        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags, *e.negatives]).encode())
-    return digest.hexdigest()
-
-
-NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found
 NUM_PER_WORD = 64  # examples looked at for one such word
 MIN_WORDS = 3  # least content words of a response: shorter ones say nothing
 SUPPORTED = 0.5  # least share of a response's content words in knowledge and gold response for it to count as right
@@ -221,20 +207,19 @@ class _SimilarExamples:
             other = self.examples[place]
             if len(found) == num:
                 break
-            if other.group != example.group and self.keys[other.knowledge] != key and self._unsupported(place, known):
+            if other.group == example.group or self.keys[other.knowledge] == key:
+                continue
+            words = self.response_words[place]
+            if len(words) >= MIN_WORDS and len(words & known) < SUPPORTED * len(words):
                 found.setdefault(text_key(other.response), other.response)
         return list(found.values())
-
-    def _unsupported(self, place: int, known: frozenset[str]) -> bool:
-        words = self.response_words[place]
-        return len(words) >= MIN_WORDS and len(words & known) < SUPPORTED * len(words)
 
     def _by_similarity(self, example: Example) -> Iterator[int]:
         """Yields similar examples, the most similar first, and then random ones."""
         random = Random(f"{self.seed}:{example.id}")
         words = [word for word in self.known[example.knowledge] if word in self.weight]
         scores: dict[int, float] = defaultdict(float)
-        for word in heapq.nlargest(NUM_WORDS, words, key=lambda word: (self.weight[word], word)):
+        for word in heapq.nlargest(6, words, key=lambda word: (self.weight[word], word)):
             rows = self.rows[word]
             start = random.randrange(len(rows))  # a random part of them, cyclically
             for step in range(min(NUM_PER_WORD, len(rows))):  # copying the list would cost its whole length
@@ -279,7 +264,10 @@ class NegativesSource(WrappedSource):
         examples = list(read_examples(self.source, split, inner, num_rows))
         report.rejects += inner.rejects
         del inner.counts["kept"]  # counted where these are read
-        rows = self._training_rows(examples, split)
+        rows = list(range(len(examples)))  # those that train: all, if there is no plan of division
+        if self.split_plan is not None:
+            groups = np.array([group_hash(example.group) for example in examples], np.uint64)
+            rows = self.split_plan.rows(self.split_names(), split, groups).get("train", np.array([])).tolist()
         settings: dict[str, Any] = {"kinds": self.kinds, "num": self.num, "seed": self.seed, "weights": self.weights}
         made = cached_negatives([examples[row] for row in rows], **settings) if rows else Negatives([], [], Counter())
         report.counts.update(inner.counts + made.counts)
@@ -289,14 +277,6 @@ class NegativesSource(WrappedSource):
 
     def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
         raise AssertionError("negatives come of a whole split")
-
-    def _training_rows(self, examples: Sequence[Example], split: str) -> list[int]:
-        """Returns the rows of a split that train: all, if there is no plan of division."""
-        if self.split_plan is None:
-            return list(range(len(examples)))
-        groups = np.array([group_hash(example.group) for example in examples], np.uint64)
-        parts = self.split_plan.rows(self.split_names(), split, groups)
-        return parts["train"].tolist() if "train" in parts else []
 
 
 def add_negatives(source: Source, settings: Mapping[str, Any], split_plan: SplitPlan | None) -> Source:

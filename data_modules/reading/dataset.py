@@ -6,7 +6,7 @@ A wrapper changes one thing and forwards everything else.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, ClassVar
@@ -189,46 +189,36 @@ def read_examples(
         raise UserError(f"num_rows is {num_rows}", hint="give 1 or more, or null for all")
     split = resolve_split(source, split)
     kept = 0
-    for example in islice(_with_unique_ids(source, source.read_split(split, report), report), num_rows):
+    places: dict[bytes, str] = {}  # by id: where it was met first
+    for example, row in source.read_split(split, report):
+        if row is not None:
+            key = _digest(example.id)
+            if source.ids_repeat and key in places:
+                report.count("repeated id, made unique by its row")
+                example = replace(example, id=f"{example.id}@{row.default_id}")
+                key = _digest(example.id)
+            if key in places:
+                duplicate = BadRow(f"id {shorten(example.id)} was already given by {places[key]}")
+                report.reject(row.file, row.line, duplicate, row.values)
+                continue
+            places[key] = row.place
         kept += 1
         report.count("kept")
         yield example
+        if kept == num_rows:
+            return
     if not kept:
-        raise _nothing_left(source, split, report)
-
-
-def _with_unique_ids(source: Source, records: Records, report: ReadReport) -> Iterator[Example]:
-    """Makes repeated ids unique where the corpus is known to repeat them; elsewhere their rows are bad."""
-    places: dict[bytes, str] = {}  # by id: where it was met first
-    for example, row in records:
-        if row is None:
-            yield example
-            continue
-        key = _digest(example.id)
-        if source.ids_repeat and key in places:
-            report.count("repeated id, made unique by its row")
-            example = replace(example, id=f"{example.id}@{row.default_id}")
-            key = _digest(example.id)
-        if key in places:
-            duplicate = BadRow(f"id {shorten(example.id)} was already given by {places[key]}")
-            report.reject(row.file, row.line, duplicate, row.values)
-        else:
-            places[key] = row.place
-            yield example
+        counts = ", ".join(f"{name} {count}" for name, count in report.counts.items()) or "no rows"
+        place, hint = source.path, "check that these are the right files, and the switches"
+        if report.rejects:
+            first = report.rejects[0]
+            place, hint = f"{first['file']}, line {first['line']}", f"first problem: {first['problem']}"
+        raise UserError(f"{source.name} has no usable example in split {split!r} ({counts})", place=place, hint=hint)
 
 
 def _digest(example_id: str) -> bytes:
     # Digests instead of ids: a fifth of the memory on corpora with long ids.
     return hashlib.blake2b(example_id.encode(errors="surrogatepass"), digest_size=12).digest()
-
-
-def _nothing_left(source: Source, split: str, report: ReadReport) -> UserError:
-    counts = ", ".join(f"{name} {count}" for name, count in report.counts.items()) or "no rows"
-    problem = f"{source.name} has no usable example in split {split!r} ({counts})"
-    if not report.rejects:
-        return UserError(problem, place=source.path, hint="check that these are the right files, and the switches")
-    first = report.rejects[0]
-    return UserError(problem, place=f"{first['file']}, line {first['line']}", hint=f"first problem: {first['problem']}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,11 +294,18 @@ class WrappedSource(Source):
 
 @dataclass(frozen=True)
 class FilteringSource(WrappedSource):
-    """A dataset that leaves out some records of another one: a filter overrides `drops`."""
+    """A dataset that leaves out some records of another one.
 
-    @abstractmethod
-    def drops(self, example: Example) -> str | None:
-        """Returns the outcome under which the example is dropped and counted; None keeps it."""
+    Args:
+        drops: Returns the outcome under which an example is dropped and counted; None keeps it.
+        settings: What it depends on, for the cache key.
+    """
+
+    drops: Callable[[Example], str | None]
+    settings: Mapping[str, Any]
+
+    def layout(self) -> Mapping[str, Any]:
+        return {**self.source.layout(), **self.settings}
 
     def sizes(self) -> Mapping[str, int] | None:
         """Returns None: only reading shows how many are left."""
@@ -331,26 +328,13 @@ class FilteringSource(WrappedSource):
         return outcome is None
 
 
-@dataclass(frozen=True)
-class ExcludingSource(FilteringSource):
-    """A dataset without the records of excluded knowledge or dialogues."""
-
-    excluded: Excluded
-
-    def layout(self) -> Mapping[str, Any]:
-        return {**self.source.layout(), "excluded": self.excluded.digest}
-
-    def drops(self, example: Example) -> str | None:
-        return self.excluded.reason(example)
-
-
 def exclude_from(source: Source, excluded: Excluded) -> Source:
     """Returns the dataset without the knowledge and dialogues of test sets that training must not touch."""
     if excluded == Excluded():
         return source
     if source.generated:
         raise UserError(f"data.exclude does not apply to {source.name}", hint="leave it out of data.parts")
-    return source.excluding(excluded) or ExcludingSource(source, excluded)
+    return source.excluding(excluded) or FilteringSource(source, excluded.reason, {"excluded": excluded.digest})
 
 
 def content_hash(source: Source, split: str) -> str:

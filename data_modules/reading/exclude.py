@@ -20,11 +20,10 @@ DROPPED_DIALOGUE = "dropped: dialogue occurs in an excluded test set"
 MIN_WORDS = 6  # of an utterance that identifies its dialogue; "Yes, I love that too!" occurs in many
 # Scripts that put no spaces between words, and how many of their letters make one, roughly. If each letter were a word,
 # a greeting would identify a dialogue: "สวัสดีครับ" has seven.
-_HAN_KANA = re.compile(
-    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
-)
-_THAI_TO_KHMER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
-LETTERS_PER_WORD = ((_HAN_KANA, 2), (_THAI_TO_KHMER, 4))
+LETTERS_PER_WORD = {  # Han and kana, and the scripts from Thai to Khmer
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]": 2,
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]": 4,
+}
 
 
 def count_words(text: str) -> int:
@@ -32,9 +31,9 @@ def count_words(text: str) -> int:
     if text.isascii():
         return len(text.split())
     num_words, rest = 0, text
-    for script, num_letters in LETTERS_PER_WORD:
-        num_words += sum(map(str.isalnum, script.findall(text))) // num_letters  # vowel signs are no letters
-        rest = script.sub("", rest)
+    for script, num_letters in LETTERS_PER_WORD.items():
+        num_words += sum(map(str.isalnum, re.findall(script, text))) // num_letters  # vowel signs are no letters
+        rest = re.sub(script, "", rest)
     return max(num_words + len(rest.split()), len(text.split()))
 
 

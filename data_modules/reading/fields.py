@@ -111,24 +111,19 @@ def read_spans(
         with reading(f"{name}[{index}]"):
             item = row.inside(values)
             label = default if default and item.values.get(label_name) is None else item.choice(label_name, labels)
-            start, end = _bounds(item, answer)
+            start, end = (whole_number(item, name, COUNTING) for name in ("start", "end"))
+            if end > len(answer):
+                raise BadRow(f"field 'end' is {end}, but the answer has {len(answer)} characters", hint=COUNTING)
+            if start > end:
+                raise BadRow(f"field 'start' is {start}, behind its 'end' {end}", hint=COUNTING)
+            if start == end:
+                raise BadRow(f"'start' and 'end' are both {start}: the span holds nothing", hint=COUNTING)
+            text = item.values.get("text")
+            if text is not None and text != answer[start:end]:
+                here = f"the answer has {shorten(answer[start:end])} at {start} to {end}"
+                raise BadRow(f"field 'text' is {shorten(text)}, but {here}", hint=COUNTING)
             found.append((Span(start=start, end=end, label=label), item))
     return sorted(found, key=lambda each: (each[0].start, each[0].end))
-
-
-def _bounds(item: Row, answer: str) -> tuple[int, int]:
-    start, end = (whole_number(item, name, COUNTING) for name in ("start", "end"))
-    if end > len(answer):
-        raise BadRow(f"field 'end' is {end}, but the answer has {len(answer)} characters", hint=COUNTING)
-    if start > end:
-        raise BadRow(f"field 'start' is {start}, behind its 'end' {end}", hint=COUNTING)
-    if start == end:
-        raise BadRow(f"'start' and 'end' are both {start}: the span holds nothing", hint=COUNTING)
-    text = item.values.get("text")
-    if text is not None and text != answer[start:end]:
-        here = f"the answer has {shorten(answer[start:end])} at {start} to {end}"
-        raise BadRow(f"field 'text' is {shorten(text)}, but {here}", hint=COUNTING)
-    return start, end
 
 
 def locate_span(text: str, start: int, end: int, answer: str, report: ReadReport, label: str = UNTYPED) -> Span:

@@ -66,7 +66,11 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
         raise UserError(f"this dataset {problem}", place=f"path={path}", hint=_hint("set data.path=FOLDER", address))
     root = Path(path).expanduser()
     if root.is_file():
-        return {_split_of_file(root, layouts): [root]}
+        # The split of the first pattern that matches the file's path, else its name, else `all`.
+        patterns = [(split, name) for layout in layouts for split, names in layout.items() for name in names]
+        by_path = [split for split, name in patterns if root.match(name)]
+        by_name = [split for split, name in patterns if root.match(Path(name).name)]
+        return {next(iter(by_path or by_name), "all"): [root]}
     if not root.is_dir():
         raise UserError("no such file or folder", place=str(root), hint="set data.path (or benchmark.path) to it")
     if found := _search(root, layouts):
@@ -85,14 +89,6 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
     wanted = dict.fromkeys(name for patterns in layouts for names in patterns.values() for name in names)
     hint = _hint(f"looked for {', '.join(wanted)}", address)
     raise UserError("none of the dataset's files is here", place=str(root), hint=hint)
-
-
-def _split_of_file(file: Path, layouts: Sequence[Patterns]) -> str:
-    """Returns the split of the first pattern that matches the file's path, else its name, else `all`."""
-    patterns = [(split, name) for layout in layouts for split, names in layout.items() for name in names]
-    by_path = [split for split, name in patterns if file.match(name)]
-    by_name = [split for split, name in patterns if file.match(Path(name).name)]
-    return next(iter(by_path or by_name), "all")
 
 
 def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:

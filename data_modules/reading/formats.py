@@ -49,21 +49,18 @@ def _json_lines(path: Path) -> Iterator[Parsed]:
         if not isinstance(value, Exception):
             yield line, _object(value)
         elif line == 1 and text.strip(SPACE) == "{":
-            yield line, _whole(path)
+            try:
+                whole = json.loads(path.read_text(encoding="utf-8-sig"))
+            except (ValueError, RecursionError) as error:
+                raise UserError(
+                    f"the file begins as one JSON object, but is not one: broken JSON{_column(error)}",
+                    place=f"{path}, line {getattr(error, 'lineno', 1)}",
+                    hint="give the original file of the corpus: a JSON list, one object a line, or one object",
+                ) from error
+            yield line, whole
             return
         else:
             yield line, Broken(f"broken JSON{_column(value)}", text)
-
-
-def _whole(path: Path) -> Mapping[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"the file begins as one JSON object, but is not one: broken JSON{_column(error)}",
-            place=f"{path}, line {getattr(error, 'lineno', 1)}",
-            hint="give the original file of the corpus: a JSON list, one object a line, or one object",
-        ) from error
 
 
 def _json_list(path: Path) -> Iterator[Parsed]:

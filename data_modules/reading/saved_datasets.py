@@ -111,25 +111,21 @@ class SavedSplit:
 
     def rows(self) -> Iterator[Row]:
         """Yields the rows in their order, classes by their names."""
-        number = -1
-        for number, values in enumerate(self._values()):
-            yield Row(values, str(self.folder), number, number + 1)
-        if number < 0:
-            raise UserError("the folder has no rows", place=str(self.folder), hint="choose another split")
-
-    def _values(self) -> Iterator[dict[str, Any]]:
         import pyarrow as pa
 
-        classes = _classes(_read(self.folder / INFO))
+        classes, number = _classes(_read(self.folder / INFO)), 0
         for path in self._shards():
             try:
                 with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                     for batch in stream:
                         for start in range(0, len(batch), BATCH):
                             for values in batch.slice(start, BATCH).to_pylist():
-                                yield _named(values, classes)
+                                yield Row(_named(values, classes), str(self.folder), number, number + 1)
+                                number += 1
             except (pa.ArrowException, OSError) as error:
                 raise UserError(f"no Arrow stream: {error}", place=str(path), hint=SAVE) from error
+        if not number:
+            raise UserError("the folder has no rows", place=str(self.folder), hint="choose another split")
 
     def _shards(self) -> list[Path]:
         state = _read(self.folder / STATE)

@@ -124,20 +124,6 @@ def opened(data: str, shard: Shard) -> Iterator[Path]:
                 raise UserError(problem, place=shown(data), hint="write a shard under another name, then rename it")
 
 
-@contextmanager
-def bytes_of(data: str, shard: Shard) -> Iterator[BinaryIO]:
-    """Returns the bytes of a shard where they are, for reading a part of them.
-
-    Raises:
-        UserError: It is gone, or cannot be read.
-    """
-    with _reported(data):
-        system, _ = _open(data)
-        _stat(system, shard)
-        with system.open(shard.path, "rb") as file:
-            yield file
-
-
 def hash_of(file: Path) -> str:
     """Returns the SHA-256 of a shard that has been opened."""
     return hash_files(file.parent, [file.name])[file.name]
@@ -220,9 +206,16 @@ class ShardFile:
 
     @contextmanager
     def bytes(self) -> Iterator[BinaryIO]:
-        """Returns its bytes where they are, for reading a part of them."""
-        with bytes_of(self.data, self.shard) as file:
-            yield file
+        """Returns its bytes where they are, for reading a part of them.
+
+        Raises:
+            UserError: It is gone, or cannot be read.
+        """
+        with _reported(self.data):
+            system, _ = _open(self.data)
+            _stat(system, self.shard)
+            with system.open(self.shard.path, "rb") as file:
+                yield file
 
     def open(self, mode: str = "rb") -> BinaryIO:
         assert mode == "rb"
@@ -241,14 +234,9 @@ def shard_files(data: str, stems: Mapping[str, Sequence[str]]) -> dict[str, list
     """
     found: dict[str, list[Path | ShardFile]] = {}
     shards, _ = find_shards(data)
-    names = {shard.name: _split_of(shard.name, stems) for shard in shards}
-    for shard in shards:
-        split = names[shard.name] if None not in names.values() else None
+    by_begin = {name: split for split, names in stems.items() for name in names}
+    splits = [by_begin.get(PurePosixPath(shard.name).stem.split("-")[0]) for shard in shards]
+    for shard, split in zip(shards, splits, strict=True):
         file = ShardFile(data=data, shard=shard) if is_address(data) else Path(shard.path)
-        found.setdefault(split or "all", []).append(file)
+        found.setdefault("all" if split is None or None in splits else split, []).append(file)
     return found
-
-
-def _split_of(name: str, stems: Mapping[str, Sequence[str]]) -> str | None:
-    begin = PurePosixPath(name).stem.split("-")[0]
-    return next((split for split, names in stems.items() if begin in names), None)

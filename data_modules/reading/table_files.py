@@ -31,14 +31,10 @@ BYTE_ORDER_MARKS = {  # the longer ones first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF16_BE: "utf-16",
 }
 UTF_8 = "utf-8-sig"
-SAMPLE_BYTES = 4096  # from which the encoding is detected
-MIN_ZERO_SHARE = 4  # more than one zero byte in so many: no UTF-8 text, though a text may hold some
-SAMPLE_ROWS = 20  # from which the separator is detected
 BLOCK = 1 << 20
 QUOTE = '"'
 CELL = r'"[^"]*(?:""[^"]*)*"|[^"\t\n]*'
 ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*\r?\n?")  # as a writer that encloses cells writes it
-MAX_QUOTED_LINES = 1000  # a quote that is open for longer encloses no cell
 QUOTING = 'write a quote inside a quoted cell twice (""), and close every quoted cell'
 
 
@@ -66,13 +62,18 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
         UserError: The file is missing, empty, broken, of another kind or of another encoding.
     """
     if isinstance(table, ShardFile):
-        return _read_shard(table, report, encoding, start)
+        with table.opened() as path:
+            for row in read_table(path, report, encoding, start):
+                yield replace(row, file=str(table))
+        return
     if not isinstance(table, Path):
-        return table.rows()
+        yield from table.rows()
+        return
     if start and table.suffix == ".parquet":
         # Parquet has no lines: the line is the row's number, and `read_rows` would count only the rows read here.
-        rows = read_rows(table, report, partial(parse_parquet, start=start))
-        return (replace(row, number=row.line - 1) for row in rows)
+        for row in read_rows(table, report, partial(parse_parquet, start=start)):
+            yield replace(row, number=row.line - 1)
+        return
     parse_text = partial(_parse_text, encoding=encoding, keys=report.keys)
     parsers: dict[str, Parser] = {
         **dict.fromkeys((".csv", ".tsv", ".txt"), parse_text),
@@ -80,13 +81,7 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
         XLSX: parse_xlsx,
         **dict.fromkeys((".jsonl", ".json"), parse_json),
     }
-    return read_rows(table, report, parsers.get(table.suffix))
-
-
-def _read_shard(table: ShardFile, report: ReadReport, encoding: str | None, start: int) -> Iterator[Row]:
-    with table.opened() as path:
-        for row in read_table(path, report, encoding, start):
-            yield replace(row, file=str(table))
+    yield from read_rows(table, report, parsers.get(table.suffix))
 
 
 def text_format(path: Path, encoding: str | None = None, keys: str = "data.") -> TextFormat:
@@ -107,11 +102,11 @@ def text_format(path: Path, encoding: str | None = None, keys: str = "data.") ->
 
 def _detect_encoding(path: Path, keys: str) -> str:
     with path.open("rb") as file:
-        begin = file.read(SAMPLE_BYTES)
+        begin = file.read(4096)
     for mark, name in BYTE_ORDER_MARKS.items():
         if begin.startswith(mark):
             return name
-    if begin.count(b"\0") * MIN_ZERO_SHARE > len(begin):
+    if begin.count(b"\0") * 4 > len(begin):
         problem = f"not UTF-8 text: a zero byte at offset {begin.find(0)}, and many more"
         hint = f"if it is UTF-16 without its mark: {keys}encoding=utf-16-le"
         raise UserError(problem, place=str(path), hint=hint)
@@ -124,7 +119,7 @@ def _detect_delimiter(path: Path, encoding: str) -> str:
     for delimiter in SEPARATORS:
         with path.open(encoding=encoding, errors="replace", newline="") as file:
             try:
-                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), SAMPLE_ROWS) if row]
+                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), 20) if row]
             except csv.Error:
                 continue
         # A broken row must not hide the separator: it is reported with its line when it is read.
@@ -140,7 +135,7 @@ def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Pars
     try:
         if path.suffix == ".csv":
             yield from parse_csv(path, delimiter=form.delimiter, encoding=form.encoding, hint=QUOTING)
-        elif _has_quotes(path) and _quotes_enclose_cells(path, form.encoding):
+        elif _quotes_enclose_cells(path, form.encoding):
             yield from parse_csv(path, delimiter="\t", encoding=form.encoding, newline="\n", hint=QUOTING)
         else:
             yield from parse_tsv(path, encoding=form.encoding)
@@ -156,17 +151,15 @@ def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Pars
         raise UserError(problem, place=f"{path}, line {line}", hint=hint) from error
 
 
-def _has_quotes(path: Path) -> bool:
-    with path.open("rb") as file:
-        return any(b'"' in block for block in iter(partial(file.read, BLOCK), b""))
-
-
 def _quotes_enclose_cells(path: Path, encoding: str) -> bool:
     """Decides whether the quotes of a TSV enclose cells, or are ordinary characters.
 
     Raises:
         UserError: Each row can be read both ways.
     """
+    with path.open("rb") as raw:
+        if not any(b'"' in block for block in iter(partial(raw.read, BLOCK), b"")):
+            return False
     width, unclear = 0, ""
     lines: list[str] = []  # of the row that is being read
     with path.open(encoding=encoding, newline="\n") as file:
@@ -205,6 +198,6 @@ def _collected(file: Iterable[str], lines: list[str]) -> Iterator[str]:
     """Yields the lines of a file, and adds each to `lines`, which is emptied after each row; ends in an endless row."""
     for line in file:
         lines.append(line)
-        if len(lines) > MAX_QUOTED_LINES:
+        if len(lines) > 1000:  # a quote that is open for longer encloses no cell
             return
         yield line

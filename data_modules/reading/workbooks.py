@@ -38,23 +38,6 @@ def parse_xlsx(path: Path) -> Iterator[Parsed]:
     except ImportError as error:
         hint = f"{install_hint('openpyxl')}; or {CSV_HINT}"
         raise UserError("reading .xlsx needs the package openpyxl", place=str(path), hint=hint) from error
-    _check_archive(path)
-    try:
-        book = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-        try:
-            sheet, line, header = _choose_sheet(path, book.worksheets)
-            _check_cells(path, sheet)
-            for number, cells in _filled_rows(sheet, line + 1):
-                yield number, _named(header, cells)
-        finally:
-            book.close()
-    except UserError:
-        raise
-    except Exception as error:  # openpyxl raises what its parts raise; the user's remedy is the same
-        raise _damaged(path, f"{type(error).__name__}: {shorten(str(error))}") from error
-
-
-def _check_archive(path: Path) -> None:
     with path.open("rb") as file:
         begin = file.read(len(ENCRYPTED))
     if begin == ENCRYPTED:
@@ -68,6 +51,31 @@ def _check_archive(path: Path) -> None:
     if size > MAX_BYTES:
         problem = f"the workbook unpacks to {size:,} bytes; the limit is {MAX_BYTES:,}"
         raise UserError(problem, place=str(path), hint=CSV_HINT)
+    try:
+        book = load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        try:
+            sheet, line, header = _choose_sheet(path, book.worksheets)
+            with ZipFile(path) as archive, archive.open(sheet._worksheet_path) as file:
+                end = b""
+                while block := file.read(BLOCK):
+                    if found := _UNREADABLE.search(end + block):
+                        merged = (
+                            f"the cells {found[1].decode()} are merged"
+                            if found[1]
+                            else "a formula has no stored result"
+                        )
+                        do = "separate the cells" if found[1] else "open and save it in a spreadsheet program"
+                        place = f"{path}, sheet {sheet.title}"
+                        raise UserError(f"{merged}: their values are unknown", place=place, hint=f"{do}; or {CSV_HINT}")
+                    end = block[-OVERLAP:]
+            for number, cells in _filled_rows(sheet, line + 1):
+                yield number, _named(header, cells)
+        finally:
+            book.close()
+    except UserError:
+        raise
+    except Exception as error:  # openpyxl raises what its parts raise; the user's remedy is the same
+        raise _damaged(path, f"{type(error).__name__}: {shorten(str(error))}") from error
 
 
 def _damaged(path: Path, problem: str) -> UserError:
@@ -91,18 +99,6 @@ def _choose_sheet(path: Path, sheets: list[Any]) -> tuple[Any, int, list[str]]:
         header.pop()
     names = [name.strip() or f"(column {place})" for place, name in enumerate(header, start=1)]
     return sheet, line, check_header(path, names)
-
-
-def _check_cells(path: Path, sheet: Any) -> None:
-    with ZipFile(path) as archive, archive.open(sheet._worksheet_path) as file:
-        end = b""
-        while block := file.read(BLOCK):
-            if found := _UNREADABLE.search(end + block):
-                merged = f"the cells {found[1].decode()} are merged" if found[1] else "a formula has no stored result"
-                do = "separate the cells" if found[1] else "open and save it in a spreadsheet program"
-                place = f"{path}, sheet {sheet.title}"
-                raise UserError(f"{merged}: their values are unknown", place=place, hint=f"{do}; or {CSV_HINT}")
-            end = block[-OVERLAP:]
 
 
 def _filled_rows(sheet: Any, start: int = 1) -> Iterator[tuple[int, list[str]]]:

@@ -94,7 +94,9 @@ def drop_support(example: Example, rng: random.Random, num_copies: int) -> Itera
         if target not in unsupported or unsupported != weakened or len(removed) == len(context):
             continue  # some sentence is neither supported nor clearly unsupported, or no context is left
         spans = (Span(start=answer_places[i][0], end=answer_places[i][1], label=UNTYPED) for i in unsupported)
-        knowledge = _remove(example.knowledge, [context_places[i] for i in removed])
+        knowledge = example.knowledge
+        for start, end in reversed([context_places[i] for i in removed]):
+            knowledge = knowledge[:start] + knowledge[end:]
         yield replace(example, knowledge=knowledge, spans=tuple(spans), label=HALLUCINATED, tags=())
 
 
@@ -106,11 +108,3 @@ def _sentence_words(text: str) -> tuple[list[tuple[int, int]], list[set[str]]]:
 
 def _overlap(words: set[str], others: set[str]) -> float:
     return len(words & others) / len(words) if words else 1.0
-
-
-def _remove(text: str, places: Sequence[tuple[int, int]]) -> str:
-    kept, position = [], 0
-    for start, end in places:
-        kept.append(text[position:start])
-        position = end
-    return "".join([*kept, text[position:]])

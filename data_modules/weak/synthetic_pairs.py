@@ -46,7 +46,6 @@ _ENDS = " .!?"
 _NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][\w'’.-]*(?: (?:of |the |and )?[A-Z][\w'’.-]*)*")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _VERB = re.compile(r"\b(is|are|was|were|has|have|can|may|will)\b")
-_PRONOUNS = ("it", "he", "she", "they", "there", "this")
 
 
 def replace_word(text: str, old: str, new: str) -> str:
@@ -86,23 +85,12 @@ def extract(knowledge: str, rng: random.Random) -> str:
     cuts = [cut for cut in cuts if cut >= 18 and len(body[:cut].split()) >= 4]
     if roll < 0.65 and cuts:
         body = body[: rng.choice(cuts)]
-    elif roll < 0.75:
-        body = _without_clause(body, rng)
-    return _with_pronoun(body, knowledge) if rng.random() < 0.55 else body
-
-
-def _without_clause(body: str, rng: random.Random) -> str:
-    parts = clauses(body)
-    if len(parts) < 3:
-        return body
-    body = body.replace(parts[rng.randrange(1, len(parts))], "", 1)
-    return re.sub(r"\s+", " ", re.sub(r"\s*,\s*(?:,\s*)+", ", ", body)).strip(" ,;")
-
-
-def _with_pronoun(body: str, knowledge: str) -> str:
-    found = SUBJECT.match(body)
+    elif roll < 0.75 and len(parts := clauses(body)) > 2:
+        body = body.replace(parts[rng.randrange(1, len(parts))], "", 1)
+        body = re.sub(r"\s+", " ", re.sub(r"\s*,\s*(?:,\s*)+", ", ", body)).strip(" ,;")
+    found = SUBJECT.match(body) if rng.random() < 0.55 else None
     if not found or found[1].split()[0].lower() in _NO_SUBJECTS:
-        return body
+        return body  # otherwise a pronoun takes the place of the subject
     person = _PERSON.search(knowledge[:160]) and not found[1].lower().startswith(("the ", "a "))
     pronoun = "they" if found[2] in ("are", "were", "have") else "he" if person else "it"
     return pronoun + body[found.end(1) :]
@@ -242,9 +230,10 @@ def swap_subject(text: str, pool: Pool, rng: random.Random) -> str | None:
     subject = SUBJECT.match(text)
     if not subject:
         return None
+    pronouns = ("it", "he", "she", "they", "there", "this")
     for _ in range(4):
         other = SUBJECT.match(rng.choice(pool.sentences))
-        if other and other[1].lower() not in text.lower() and other[1].lower() not in _PRONOUNS:
+        if other and other[1].lower() not in text.lower() and other[1].lower() not in pronouns:
             return other[1] + text[subject.end(1) :]
     return None
 
@@ -265,14 +254,6 @@ def add_claim(text: str, pool: Pool, rng: random.Random) -> str:
     if roll < 0.90:
         return rng.choice(PERSONAL_OPENERS) + uncapitalise(" ".join(body.split()[: rng.randint(2, 9)]))
     return f"{body} {rng.choice(ADDITIONS)}"
-
-
-def other_statement(knowledge: str, document: Sequence[str], pool: Pool, rng: random.Random) -> str | None:
-    """Extracts a statement from another sentence, mostly of the same document, which is harder to detect."""
-    others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
-    other = rng.choice(others) if others else knowledge
-    statement = extract(other, rng) if other != knowledge else ""
-    return statement if statement and statement.lower()[:40] not in knowledge.lower() else None
 
 
 FAITHFUL_KIND = "faithful"
@@ -298,7 +279,6 @@ _EDITS: dict[str, Callable[[str, Pool, random.Random], str | None]] = {
     "distortion": distort,
     "subject": swap_subject,
 }
-_MIN_WORDS = 5  # of a sentence that responses are made from
 
 
 class Pair(NamedTuple):
@@ -323,7 +303,7 @@ def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), see
     pool = Pool.of(documents, chat)
     for d, document in enumerate(documents):
         for s, knowledge in enumerate(document):
-            if len(knowledge.split()) < _MIN_WORDS:
+            if len(knowledge.split()) < 5:
                 continue
             rng = random.Random(f"{seed}|{d}|{s}")
             faithful = vary_spelling(add_opening(reword(extract(knowledge, rng), rng), rng), rng)
@@ -341,7 +321,11 @@ def hallucinated_response(
     rng.shuffle(order)
     for kind in order:
         if kind == "other":
-            response = other_statement(knowledge, document, pool, rng)
+            # Another statement, mostly of the same document, which is harder to detect.
+            others = [other for other in document if other != knowledge] if rng.random() < 0.7 else pool.sentences
+            other = rng.choice(others) if others else knowledge
+            statement = extract(other, rng) if other != knowledge else ""
+            response = statement if statement and statement.lower()[:40] not in knowledge.lower() else None
         elif kind == "chat":
             response = rng.choice(pool.chat) if pool.chat else None
         else:

@@ -59,7 +59,9 @@ class Teacher:
         features = self._features(pairs)
         linear = self.linear.predict_proba(features[:, NUM_WORD_FEATURES:])[:, 1]
         forest = self.forest.predict_proba(features)[:, 1]
-        return 1 / (1 + np.exp(-(_log_odds(linear) + _log_odds(forest)) / 2))
+        clipped = np.clip([linear, forest], 1 - _MAX_PROBABILITY, _MAX_PROBABILITY)
+        log_odds = np.log(clipped) - np.log1p(-clipped)
+        return 1 / (1 + np.exp(-(log_odds[0] + log_odds[1]) / 2))
 
     def _features(self, pairs: Sequence[tuple[str, str]]) -> NDArray[Any]:
         rows: list[list[float]] = []
@@ -71,23 +73,17 @@ class Teacher:
         return np.array(rows)
 
 
-def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:
-    clipped = np.clip(probabilities, 1 - _MAX_PROBABILITY, _MAX_PROBABILITY)
-    return np.log(clipped) - np.log1p(-clipped)
-
-
 NUM_WORD_FEATURES, NUM_VECTOR_FEATURES = 25, 10
 FILLERS = word_set(
     "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard"
 )
 FIRST_PERSON = word_set("i me my myself mine we our us")
-_SUFFIXES = ("ing", "ed", "es", "s", "ly")
 _NEGATIONS = ("not", "never", "no")
 
 
 def word_features(knowledge: str, response: str) -> list[float]:
     """Measures lengths, overlap, novel words and numbers, copied runs, and signs of small talk."""
-    tokens, known = clitic_tokens(response), _words(knowledge)
+    tokens, known = clitic_tokens(response), [token for token in clitic_tokens(knowledge) if token[0].isalnum()]
     words = [token for token in tokens if token[0].isalnum()]
     content, known_content = [_stem(w) for w in words if w not in STOP_WORDS], set(_content_stems(known))
     known_stems, known_words = {_stem(word) for word in known}, set(known)
@@ -122,16 +118,12 @@ def word_features(knowledge: str, response: str) -> list[float]:
     ]
 
 
-def _words(text: str) -> list[str]:
-    return [token for token in clitic_tokens(text) if token[0].isalnum()]
-
-
 def _content_stems(words: Sequence[str]) -> list[str]:
     return [_stem(word) for word in words if word not in STOP_WORDS]
 
 
 def _stem(word: str) -> str:
-    suffix = next((s for s in _SUFFIXES if word.endswith(s) and len(word) - len(s) >= 3), "")
+    suffix = next((s for s in ("ing", "ed", "es", "s", "ly") if word.endswith(s) and len(word) - len(s) >= 3), "")
     return word.removesuffix(suffix)
 
 

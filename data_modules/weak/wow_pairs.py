@@ -43,7 +43,6 @@ TYPES = {
     "max_words": Count,
     "seed": NonNegativeInt,
 }
-SURE = 0.9  # the teacher's probability above which a pair is easy: only a share of these is kept
 
 
 class WeakPair(NamedTuple):
@@ -161,11 +160,16 @@ class WeakWow(Source):
                 report.count("dropped: too long")
             elif distinct.setdefault((text_key(pair.knowledge), text_key(pair.response)), pair) is not pair:
                 report.count("dropped: repeated")
-        teacher = Teacher(self.teacher, seed=self.seed).fit(self._labelled(report))
+        teacher = Teacher(self.teacher, seed=self.seed)
+        labelled = self._allowed(_read(self._audit(), "all", report), report)
+        groups = np.array([group_hash(example.group) for example in labelled], np.uint64)
+        held_out = {"validation": self.validation_fraction, "test": self.test_fraction}
+        teacher.fit([labelled[i] for i in divide_groups(groups, held_out, self.seed)["train"]])
         pairs = list(distinct.values())
         probabilities = teacher.probabilities([(pair.knowledge, pair.response) for pair in pairs])
         for pair, probability in zip(pairs, probabilities, strict=True):
-            if probability > SURE and random.Random(f"{self.seed}|{pair.id}").random() >= self.easy_share:
+            # Beyond doubt for the teacher: only a share of such pairs is kept.
+            if probability > 0.9 and random.Random(f"{self.seed}|{pair.id}").random() >= self.easy_share:
                 report.count("dropped: easy")
             else:
                 report.count(f"natural: {pair.kind}")
@@ -180,14 +184,6 @@ class WeakWow(Source):
         for model, turn, response in read_generations(self._wow_folder(), answered, report):
             if turn.id in allowed:
                 yield WeakPair(f"test/{turn.id}/{model}", turn.knowledge, response, model)
-
-    def _labelled(self, report: ReadReport) -> list[Example]:
-        """Returns the audit's examples that the teacher may see."""
-        examples = self._allowed(_read(self._audit(), "all", report), report)
-        groups = np.array([group_hash(example.group) for example in examples], np.uint64)
-        held_out = {"validation": self.validation_fraction, "test": self.test_fraction}
-        seen = divide_groups(groups, held_out, self.seed)["train"]
-        return [examples[i] for i in seen]
 
     def _synthetic(self, turns: Mapping[str, list[Example]], report: ReadReport) -> Iterator[Example]:
         documents: dict[str, list[tuple[str, str]]] = {}

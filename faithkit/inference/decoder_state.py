@@ -49,22 +49,17 @@ class GrowingLayer(DynamicLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if not self._stores or self._end + count > self._stores[0].shape[-2]:
-            self._reallocate(count, key_states, value_states)
+            width, stores = self._end - self._start, []  # the columns in use move to larger stores
+            for number, new in enumerate((key_states, value_states)):
+                store = new.new_empty((*new.shape[:2], width + count + self.spare, new.shape[-1]))
+                if width:
+                    store[:, :, :width] = self._stores[number][:, :, self._start : self._end]
+                stores.append(store)
+            self._stores, self._start, self._end = stores, 0, width
         for store, states in zip(self._stores, (key_states, value_states), strict=True):
             store[:, :, self._end : self._end + count] = states
         self._end += count
         return self._update_views()
-
-    def _reallocate(self, count: int, *states: Tensor) -> None:
-        """Moves the columns in use to larger stores."""
-        width = self._end - self._start
-        stores = []
-        for number, new in enumerate(states):
-            store = new.new_empty((*new.shape[:2], width + count + self.spare, new.shape[-1]))
-            if width:
-                store[:, :, :width] = self._stores[number][:, :, self._start : self._end]
-            stores.append(store)
-        self._stores, self._start, self._end = stores, 0, width
 
     def _update_views(self) -> tuple[Tensor, Tensor]:
         self.keys, self.values = (store[:, :, self._start : self._end] for store in self._stores)
@@ -106,25 +101,9 @@ class GrowingCache(Cache):
         """Returns views of the keys and values of all layers; changes to them change the cache."""
         return [states for layer in self.layers for states in (layer.keys, layer.values)]
 
-    def keep_last(self, width: int) -> None:
-        """Drops all columns but the last ones."""
-        for layer in self.layers:
-            layer.keep_last(width)
-
     def select(self, rows: Tensor) -> None:
         """Keeps these rows in this order; a row may occur several times."""
         self.layers = self.of([(layer.keys[rows], layer.values[rows]) for layer in self.layers], self.spare).layers
-
-    def repeated(self, count: int, *, spare: int) -> "GrowingCache":
-        """Copies a single row to `count` rows of a new cache with `spare` additional columns."""
-        shape = (count, -1, -1, -1)
-        return self.of([(layer.keys.expand(shape), layer.values.expand(shape)) for layer in self.layers], spare)
-
-    def close_gaps(self, width: int, gaps: Tensor) -> None:
-        """Moves the first `width` columns of each row to the right by its gap, over unused columns."""
-        for row, gap in enumerate(gaps.tolist()):
-            for states in self.states() if gap else ():
-                states[row, :, gap : gap + width] = states[row, :, :width].clone()
 
     def put(self, rows: Tensor, other: "GrowingCache") -> None:
         """Overwrites rows with those of a cache that is not wider; the mask hides the remaining old columns."""
@@ -204,7 +183,9 @@ class CausalState:
         tokens, new = pad_rows(ids, model.device)
         lengths, done, cache = new.sum(1), prefix.cache.width if prefix else 0, GrowingCache()
         if prefix is not None:
-            cache = prefix.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE_COLUMNS)
+            shape, spare = (len(ids), -1, -1, -1), tokens.shape[1] + SPARE_COLUMNS
+            copies = [(layer.keys.expand(shape), layer.values.expand(shape)) for layer in prefix.cache.layers]
+            cache = GrowingCache.of(copies, spare)
         output = model(
             input_ids=tokens,
             attention_mask=_unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
@@ -213,8 +194,10 @@ class CausalState:
             use_cache=True,
             logits_to_keep=1,
         )
-        if prefix is not None:
-            cache.close_gaps(done, tokens.shape[1] - lengths)
+        if prefix is not None:  # close the gaps between the prefix and shorter texts
+            for row, gap in enumerate((tokens.shape[1] - lengths).tolist()):
+                for states in cache.states() if gap else ():
+                    states[row, :, gap : gap + done] = states[row, :, :done].clone()
         return cls(cache, done + lengths), output.logits[:, -1]
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
@@ -247,7 +230,9 @@ class CausalState:
         self._crop()
 
     def _crop(self) -> None:
-        self.cache.keep_last(int(self.lengths.max()))
+        width = int(self.lengths.max())
+        for layer in self.cache.layers:
+            layer.keep_last(width)
 
     @classmethod
     def join(cls, states: Sequence["CausalState"]) -> "CausalState":

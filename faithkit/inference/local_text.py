@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from faithkit import arguments
 from faithkit.hardware import place_model
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import VLLM, Form, LocalOptions, Reply, Request, check_requests
-from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
+from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
 from faithkit.weights.load import (
     check_end_token,
     check_places,
@@ -49,7 +48,14 @@ class LocalTextEngine:
         for completion in self.engine.generate(prompts, decoding):
             samples[completion.id].append(completion)
             if len(samples[completion.id]) == decoding.num_samples:
-                yield self._reply(sorted(samples.pop(completion.id), key=lambda one: one.sample), sizes)
+                written = sorted(samples.pop(completion.id), key=lambda one: one.sample)
+                yield Reply(
+                    id=completion.id,
+                    texts=tuple(self.tokens.decode(one.ids) for one in written),
+                    finished=tuple(one.finished for one in written),
+                    prompt_tokens=sizes[completion.id],
+                    new_tokens=sum(len(one.ids) for one in written),
+                )
 
     def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
         """Yields the probabilities of the choices' first distinctive tokens, in one pass without writing."""
@@ -66,7 +72,8 @@ class LocalTextEngine:
         """Encodes requests; returns replies with a problem for those that are too long."""
         check_requests(requests)
         prompts, replies = [], []
-        for request, ids in zip(requests, self._encode(requests), strict=True):
+        encoded = self.tokens.prompts([one.messages for one in requests], [one.template for one in requests])
+        for request, ids in zip(requests, encoded, strict=True):
             if len(ids) + new_tokens <= self.window:
                 prompts.append(Prompt(request.id, ids))
             else:
@@ -74,25 +81,13 @@ class LocalTextEngine:
                 replies.append(Reply(id=request.id, problem=problem, prompt_tokens=len(ids)))
         return prompts, replies
 
-    def _encode(self, requests: Sequence[Request]) -> list[NDArray[np.int32]]:
-        return self.tokens.prompts([one.messages for one in requests], [one.template for one in requests])
-
-    def _reply(self, samples: Sequence[Completion], sizes: dict[str, int]) -> Reply:
-        return Reply(
-            id=samples[0].id,
-            texts=tuple(self.tokens.decode(one.ids) for one in samples),
-            finished=tuple(one.finished for one in samples),
-            prompt_tokens=sizes[samples[0].id],
-            new_tokens=sum(len(one.ids) for one in samples),
-        )
-
 
 def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:
     """Loads a causal language model: a folder, a local name or a hub name.
 
     Of LoRA adapters, a folder or on the hub, their base is loaded, and they are put on it unmerged.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     options = options or LocalOptions()
     if is_hub_name(model):
@@ -105,8 +100,18 @@ def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngi
         tokenizer = load_tokenizer(source)
         check_end_token(tokenizer, name)
         window = check_places(load_config(AutoConfig, source), source, options.max_length)
-        build = _load_vllm if options.engine == VLLM else _load_transformers
-        engine, used = build(source, tokenizer, options, window, adapters)
+        engine: Engine
+        if options.engine == VLLM:
+            from faithkit.inference.vllm_engine import VllmEngine
+
+            limits = {"eos_id": tokenizer.eos_token_id, "max_length": window}
+            engine = VllmEngine(source, options, **limits, relative=True, adapters=adapters)
+            used = engine.precision
+        else:
+            network = load_model(AutoModelForCausalLM, source)
+            check_vocabulary(network, tokenizer, source)
+            network = load_adapters(network, adapters) if adapters else network
+            engine, used = start_transformers(network, tokenizer, options)
     # The hashes of the weights: a folder with other weights is another model.
     template = hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:8]
     identity = f"{options.engine} {used} {describe_model(source).weights or source} {template}"
@@ -125,24 +130,3 @@ def start_transformers(
     pad_id, batch_size = filler_token(tokenizer), options.batch_size
     given: dict[str, Any] = {"pad_id": pad_id, "decoder_prefix": decoder_prefix, "batch_size": batch_size}
     return TransformersEngine(network, eos_id=tokenizer.eos_token_id, **given), used
-
-
-def _load_transformers(
-    source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
-) -> tuple[Engine, str]:
-    from transformers import AutoModelForCausalLM
-
-    network = load_model(AutoModelForCausalLM, source)
-    check_vocabulary(network, tokenizer, source)
-    network = load_adapters(network, adapters) if adapters else network
-    return start_transformers(network, tokenizer, options)
-
-
-def _load_vllm(
-    source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
-) -> tuple[Engine, str]:
-    from faithkit.inference.vllm_engine import VllmEngine
-
-    limits = {"eos_id": tokenizer.eos_token_id, "max_length": window}
-    engine = VllmEngine(source, options, **limits, relative=True, adapters=adapters)
-    return engine, engine.precision

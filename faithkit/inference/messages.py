@@ -5,7 +5,7 @@ end its turn or begin another one. For a model without a chat template, the mess
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,10 @@ class MessageTokens:
         templates = templates or [{}] * len(conversations)
         pieces = [self._pieces(*each) for each in zip(conversations, templates, strict=True)]
         ids = self._encode({piece for parts in pieces for piece in parts})
-        before = [] if self.has_template else _tokens_before(self.tokenizer)
+        before: list[int] = []  # the tokens that the tokenizer adds before a text
+        if not self.has_template:
+            whole, plain = (self.tokenizer("a", add_special_tokens=added)["input_ids"] for added in (True, False))
+            before = list(whole[: whole.index(plain[0])])
         return [np.concatenate([np.array(before, np.int32), *(ids[piece] for piece in parts)]) for parts in pieces]
 
     def choices(self, choices: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -108,8 +111,21 @@ class MessageTokens:
             raise UserError(problem, hint="copy chat_template.jinja or tokenizer_config.json from its repository")
         if not self.has_template:
             return [_Piece(BREAK.join(message.content for message in messages), True)]
+        from jinja2.exceptions import TemplateError
+
+        turns = [{"role": m.role, "content": f"{_OPEN}{number}{_CLOSE}"} for number, m in enumerate(messages)]
+        render = {"tokenize": False, "add_generation_prompt": True, **self._defused(template)}
+        try:
+            rendered = str(self.tokenizer.apply_chat_template(turns, **render))
+        except TemplateError as error:
+            if messages[0].role != SYSTEM or len(messages) < 2:
+                problem = f"its chat template refuses these messages: {shorten(str(error))}"
+                raise UserError(problem, hint="use another model") from error
+            # Some templates have no system role: its content is then put before that of the next message.
+            first = {**turns[1], "content": f"{turns[0]['content']}{BREAK}{turns[1]['content']}"}
+            rendered = str(self.tokenizer.apply_chat_template([first, *turns[2:]], **render))
         pieces = []
-        for part in self._rendered(messages, self._defused(template)).split(_OPEN):
+        for part in rendered.split(_OPEN):
             number, closed, rest = part.partition(_CLOSE)
             if closed:
                 pieces.append(_Piece(messages[int(number)].content, True))
@@ -127,42 +143,19 @@ class MessageTokens:
                 value = value.replace(token, f"{token[:1]} {token[1:]}" if len(token) > 1 else " ")
         return value
 
-    def _rendered(self, messages: Sequence[Message], template: Mapping[str, Any]) -> str:
-        from jinja2.exceptions import TemplateError
-
-        turns = [{"role": m.role, "content": f"{_OPEN}{number}{_CLOSE}"} for number, m in enumerate(messages)]
-        render = {"tokenize": False, "add_generation_prompt": True, **template}
-        try:
-            return str(self.tokenizer.apply_chat_template(turns, **render))
-        except TemplateError as error:
-            if messages[0].role != SYSTEM or len(messages) < 2:
-                problem = f"its chat template refuses these messages: {shorten(str(error))}"
-                raise UserError(problem, hint="use another model") from error
-        # Some templates have no system role: its content is then put before that of the next message.
-        first = {**turns[1], "content": f"{turns[0]['content']}{BREAK}{turns[1]['content']}"}
-        return str(self.tokenizer.apply_chat_template([first, *turns[2:]], **render))
-
     def _encode(self, pieces: set[_Piece]) -> dict[_Piece, NDArray[np.int32]]:
         """Encodes each piece separately; special tokens come only from the template."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        template_parts = [piece for piece in pieces if not piece.is_content]
-        contents = [piece for piece in pieces if piece.is_content]
-        found = dict(zip(template_parts, _encode_batch(backend, template_parts), strict=True))
-        with literal_text(self.tokenizer):
-            for piece, ids in zip(contents, _encode_batch(backend, contents), strict=True):
-                found[piece] = without_special(self.tokenizer, ids)
+        found = {}
+        for is_content in (False, True):
+            group = [piece for piece in pieces if piece.is_content == is_content]
+            # The Rust code accepts no lone surrogates: they become question marks.
+            texts = [piece.text.encode(errors="replace").decode() for piece in group]
+            with literal_text(self.tokenizer) if is_content else nullcontext():
+                encoded = backend.encode_batch_fast(texts, add_special_tokens=False)
+            for piece, one in zip(group, encoded, strict=True):
+                ids = np.array(one.ids, np.int32)
+                found[piece] = without_special(self.tokenizer, ids) if is_content else ids
         return found
-
-
-def _encode_batch(backend: Any, pieces: Sequence[_Piece]) -> list[NDArray[np.int32]]:
-    # The Rust code accepts no lone surrogates: they become question marks.
-    texts = [piece.text.encode(errors="replace").decode() for piece in pieces]
-    return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(texts, add_special_tokens=False)]
-
-
-def _tokens_before(tokenizer: Any) -> list[int]:
-    """Finds the tokens that the tokenizer adds before a text."""
-    whole, plain = (tokenizer("a", add_special_tokens=added)["input_ids"] for added in (True, False))
-    return list(whole[: whole.index(plain[0])])

@@ -36,12 +36,8 @@ from faithkit.inference.text import AUTO, Form, Reply, Request, check_requests
 from faithkit.packages import needs_package
 
 log = logging.getLogger(__name__)
-CONNECT_SECONDS = 10.0
-MAX_RETRY_AFTER = 120.0  # seconds that the client waits at most for a server's Retry-After
-MIN_LOST = 3  # requests in a row without any answer before the server counts as stopped
 TOP_LOGPROBS = {20: 5, 5: 0}  # how many likeliest tokens are requested, and how many after a refusal
 THREAD_NAME = "faithkit-requests"
-UNUSABLE_RETRIES = 2  # after an answer that is truncated or in another format
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +86,11 @@ class OpenAiEngine:
 
     def __init__(self, model: str, options: ServerOptions):
         self._server = read_server(model, options.base_url, options.api_key_variable)
-        self._openai, self.options = _import_openai(), options
+        with needs_package("engine=openai"):  # here, because it takes seconds
+            import aiohttp  # noqa: F401 - of DefaultAioHttpClient
+            import openai
+        raise_problems(check_client())
+        self._openai, self.options = openai, options
         self.usage = Usage(price=options.price)
         self._models: list[str] | None = None  # until the first session
         self._on_vllm = False
@@ -166,14 +166,21 @@ class OpenAiEngine:
             api_key=self._server.key,
             base_url=self._server.url,
             max_retries=self.options.max_retries,
-            timeout=self._openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
+            timeout=self._openai.Timeout(seconds, connect=min(10.0, seconds)),
             # The default transport parses HTTP in Python and needs twice the processor time.
             http_client=self._openai.DefaultAioHttpClient(
                 event_hooks={"request": [self._count_request], "response": [self._note_response]}
             ),
         ) as client:
-            if self._models is None:
-                self._models, self._on_vllm = await self._list_models(client)
+            if self._models is None:  # their list is free: a server that is down is reported at once
+                try:
+                    hasty = client.with_options(max_retries=min(1, self.options.max_retries))
+                    answer = await hasty.models.with_raw_response.list()
+                    self._models, self._on_vllm = read_models(answer.content)
+                except self._openai.APIConnectionError as error:
+                    raise self._server.unreachable(error, has_answered=False) from error
+                except self._openai.APIError:
+                    self._models = []  # some servers have no list, and some keys may not read it
             yield client
 
     async def _count_request(self, request: Any) -> None:
@@ -186,17 +193,6 @@ class OpenAiEngine:
         if response.status_code == 429 and not self._limits_rate:
             self._limits_rate = True
             log.info("the server limits the rate: requests wait as it asks; a lower engine.concurrency may help")
-
-    async def _list_models(self, client: Any) -> tuple[list[str], bool]:
-        """Requests the list of models, which is free: a server that is down is reported at once."""
-        try:
-            hasty = client.with_options(max_retries=min(1, self.options.max_retries))
-            answer = await hasty.models.with_raw_response.list()
-            return read_models(answer.content)
-        except self._openai.APIConnectionError as error:
-            raise self._server.unreachable(error, has_answered=False) from error
-        except self._openai.APIError:
-            return [], False  # some servers have no list, and some keys may not read it
 
     async def _write(self, client: Any, request: Request, decoding: Decoding, form: Form | None, first: int) -> Answer:
         sent_form = form if self._takes_schema else None
@@ -225,8 +221,9 @@ class OpenAiEngine:
             variables = {"chat_template_kwargs": dict(request.template)}
             sent["extra_body"] = {**settings.get("extra_body", {}), **variables}
         # The client's timeout is for each read: a server could send one byte at a time for ever.
-        seconds = (self.options.max_retries + 1) * (self.options.timeout_seconds + MAX_RETRY_AFTER)
-        for remaining in range(UNUSABLE_RETRIES, -1, -1):
+        # It waits at most two minutes for a server's Retry-After.
+        seconds = (self.options.max_retries + 1) * (self.options.timeout_seconds + 120.0)
+        for remaining in (2, 1, 0):  # tries after an answer that is truncated or in another format
             async with asyncio.timeout(seconds):
                 response = await client.chat.completions.with_raw_response.create(**sent)
             try:
@@ -251,7 +248,7 @@ class OpenAiEngine:
             return found
         if isinstance(error, openai.APIConnectionError):
             self._num_lost += 1
-            if self._num_lost >= max(self.options.concurrency, MIN_LOST):
+            if self._num_lost >= max(self.options.concurrency, 3):  # the server counts as stopped
                 raise server.unreachable(error, has_answered=has_answered) from error
             return f"no answer after {self.options.max_retries + 1} tries: {type(error.__cause__ or error).__name__}"
         if isinstance(error, TimeoutError):
@@ -259,15 +256,6 @@ class OpenAiEngine:
         if isinstance(error, UnicodeEncodeError):
             return "the messages contain half a character (a lone surrogate)"
         return str(error)
-
-
-def _import_openai() -> Any:
-    """Imports the client, which takes seconds, only when a server is used."""
-    with needs_package("engine=openai"):
-        import aiohttp  # noqa: F401 - of DefaultAioHttpClient
-        import openai
-    raise_problems(check_client())
-    return openai
 
 
 def run_concurrently(

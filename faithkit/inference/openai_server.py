@@ -22,7 +22,6 @@ OPENAI = "https://api.openai.com/v1"
 OLDEST_CLIENT = (3, 54)  # as in pyproject.toml; older ones need another package for aiohttp
 MAX_TOKENS, MAX_COMPLETION_TOKENS, NO_LIMIT = "max_tokens", "max_completion_tokens", "none"
 NO_KEY = "none"  # sent to servers that need no key: the client always sends one
-MAX_QUOTE = 200
 BAD_URL_HINT = "engine.base_url=http://localhost:8000/v1"
 # How servers describe a prompt that is too long: OpenAI, vLLM and SGLang, llama.cpp, others.
 _TOO_LONG = re.compile(
@@ -181,21 +180,14 @@ def weigh_choices(answer: Answer, choices: Sequence[str]) -> dict[str, float]:
     """
     weights = dict.fromkeys(choices, 0.0)
     for token, logprob in answer.logprobs:
-        choice = _choice_of(token, choices)
-        if choice is not None:
-            weights[choice] += math.exp(logprob)
+        begun = [choice for choice in choices if token and choice.startswith(token)]
+        beyond = [choice for choice in choices if token.startswith(choice) and not token[len(choice) :][:1].isalnum()]
+        if token in weights:
+            weights[token] += math.exp(logprob)
+        elif len(begun) == 1 or (beyond and not begun):
+            weights[begun[0] if begun else max(beyond, key=len)] += math.exp(logprob)
     total = sum(weights.values())
     return {choice: weight / total for choice, weight in weights.items()} if total > 0 else {}
-
-
-def _choice_of(token: str, choices: Sequence[str]) -> str | None:
-    if not token or token in choices:
-        return token or None
-    begun = [choice for choice in choices if choice.startswith(token)]
-    if begun:
-        return begun[0] if len(begun) == 1 else None
-    beyond = [c for c in choices if token.startswith(c) and not token[len(c)].isalnum()]
-    return max(beyond, key=len, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +224,11 @@ class Server:
             if self.key == NO_KEY:
                 problem = f"the server needs a key, and {self.key_variable} is not set"
         elif status == 404:
-            problem, hint = f"the server has no model {shorten(self.model)}", self._suggest_model(models)
+            problem = f"the server has no model {shorten(self.model)}"
+            hint = "check engine.model, and whether engine.base_url should end with /v1"
+            if models:
+                others = f" (it has {shorten(', '.join(models))})" if len(models) > 1 else ""
+                hint = f"engine.model={(nearest(self.model, models, 1) or models)[0]}{others}"
         elif status == 429 and error.code == "insufficient_quota":
             problem = "the account of the key has no credit left"
             hint = f"add credit to the account, or export {self.key_variable}=..., the key of another"
@@ -261,14 +257,7 @@ class Server:
         """Quotes a server's message in one line, without secrets."""
         if self.key != NO_KEY:
             text = text.replace(self.key, "***")
-        return shorten(_LIKE_A_KEY.sub("***", text), MAX_QUOTE)
-
-    def _suggest_model(self, names: Sequence[str]) -> str:
-        if not names:
-            return "check engine.model, and whether engine.base_url should end with /v1"
-        guess = (nearest(self.model, names, 1) or names)[0]
-        others = f" (it has {shorten(', '.join(names))})" if len(names) > 1 else ""
-        return f"engine.model={guess}{others}"
+        return shorten(_LIKE_A_KEY.sub("***", text), 200)
 
 
 def error_message(error: Any) -> str:
@@ -321,11 +310,6 @@ def read_server(model: str, base_url: str | None, key_variable: str) -> Server:
     if not key.isascii() or not key.isprintable() or " " in key:
         problem = f"{key_variable} contains characters that are not allowed in a key"
         raise UserError(problem, hint=f"export {key_variable}=...")
-    _check_url(url)
-    return Server(url=url, model=model, key_variable=key_variable, key=key or NO_KEY)
-
-
-def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -336,3 +320,4 @@ def _check_url(url: str) -> None:
         raise UserError("engine.base_url contains more than an address", hint=hint)
     if not usable:
         raise UserError(f"engine.base_url is {shorten(url)}", hint=BAD_URL_HINT)
+    return Server(url=url, model=model, key_variable=key_variable, key=key or NO_KEY)

@@ -39,17 +39,15 @@ class PrefixGroup:
 
     Args:
         length: Tokens of the prefix.
+        ids: Those of one of its prompts, which begin with the prefix.
         members: Prompts that share no longer prefix with another one.
         groups: Groups of prompts that do.
     """
 
     length: int = 0
+    ids: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     members: list[Prompt] = field(default_factory=list)
     groups: list["PrefixGroup"] = field(default_factory=list)
-
-    def prompts(self) -> list[Prompt]:
-        """Returns all prompts with this prefix."""
-        return [*self.members, *(prompt for group in self.groups for prompt in group.prompts())]
 
 
 def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
@@ -59,7 +57,11 @@ def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
         min_saved: Tokens that a group must save, because its prefix takes an additional pass through the model.
     """
     ordered = sorted(prompts, key=lambda prompt: prompt.ids.astype(">u4").tobytes())
-    common = [_common_length(one.ids, other.ids) for one, other in pairwise(ordered)]
+    common = []  # tokens of the prefix that neighbours share, which never includes the last token of either
+    for one, other in pairwise(ordered):
+        limit = min(len(one.ids), len(other.ids)) - 1
+        differ = np.flatnonzero(one.ids[:limit] != other.ids[:limit])
+        common.append(int(differ[0]) if len(differ) else limit)
     root = PrefixGroup()
     ranges = [(0, len(ordered), root)]  # positions in `ordered`, with their group
     while ranges:
@@ -70,7 +72,7 @@ def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
         length = min(common[begin : end - 1])
         added = length - group.length
         if added >= MIN_PREFIX and added * (end - begin - 1) >= min_saved:
-            inner = PrefixGroup(length)
+            inner = PrefixGroup(length, ordered[begin].ids)
             group.groups.append(inner)
             group = inner
         cuts = [place + 1 for place in range(begin, end - 1) if common[place] == length]
@@ -149,40 +151,19 @@ class PackedPass:
         for part in query.split(BLOCK, dim=1):
             count = part.shape[1]
             done += count
+            if (name := (groups, count, done)) not in self._biases:  # 0 where the tokens may look and -inf elsewhere
+                seen = torch.ones(count, done, dtype=torch.bool, device=query.device).tril(done - count)
+                bias = torch.zeros(count, done, dtype=query.dtype, device=query.device)
+                self._biases[name] = bias.masked_fill_(~seen, -torch.inf).repeat(groups, 1)
             attended = scaled_dot_product_attention(
                 part.unflatten(0, (-1, groups)).flatten(1, 2)[None],  # [1, key heads, groups * count, size]
                 key[None, :, :done],
                 value[None, :, :done],
-                attn_mask=self._bias(groups, count, done, query),
+                attn_mask=self._biases[name],
                 scale=scaling,
             )
             outputs.append(attended[0].unflatten(1, (groups, count)).flatten(0, 1))
         return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
-
-    def _bias(self, groups: int, count: int, width: int, like: Tensor) -> Tensor:
-        """Gives 0 where the last `count` of `width` tokens may look and -inf elsewhere [groups * count, width]."""
-        name = (groups, count, width)
-        if name not in self._biases:
-            seen = torch.ones(count, width, dtype=torch.bool, device=like.device).tril(width - count)
-            bias = torch.zeros(count, width, dtype=like.dtype, device=like.device).masked_fill_(~seen, -torch.inf)
-            self._biases[name] = bias.repeat(groups, 1)
-        return self._biases[name]
-
-
-def plan_passes(segments: Sequence[Segment], pass_tokens: int) -> Iterator[PackedPass]:
-    """Fills passes with segments, which keep their order; frees the states of beginnings that nothing continues."""
-    last_use = {id(segment.parent): number for number, segment in enumerate(segments)}
-    begin = 0
-    while begin < len(segments):
-        end, tokens = begin, 0
-        while end < len(segments) and (end == begin or tokens + len(segments[end].ids) <= pass_tokens):
-            tokens += len(segments[end].ids)
-            end += 1
-        yield PackedPass(segments[begin:end])
-        for segment in segments[:end]:
-            if last_use.get(id(segment), 0) < end:
-                segment.states.clear()
-        begin = end
 
 
 def list_segments(group: PrefixGroup, parent: Segment | None = None) -> Iterator[Segment]:
@@ -191,16 +172,9 @@ def list_segments(group: PrefixGroup, parent: Segment | None = None) -> Iterator
     for prompt in group.members:
         yield Segment(prompt.ids[done:], done, parent, prompt)
     for inner in group.groups:
-        shared = Segment(inner.prompts()[0].ids[done : inner.length], done, parent)
+        shared = Segment(inner.ids[done : inner.length], done, parent)
         yield shared
         yield from list_segments(inner, shared)
-
-
-def _common_length(one: NDArray[np.int32], other: NDArray[np.int32]) -> int:
-    """Counts the tokens of the common prefix, which never includes the last token of either."""
-    limit = min(len(one), len(other)) - 1
-    differ = np.flatnonzero(one[:limit] != other[:limit])
-    return int(differ[0]) if len(differ) else limit
 
 
 class PromptReader:
@@ -225,7 +199,9 @@ class PromptReader:
         self.min_saved = None if self.is_seq2seq or slides else CPU_MIN_SAVED if on_cpu else GPU_MIN_SAVED
         # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
         self.can_refill = self.is_t5 or not self.is_seq2seq
-        use_grouped_attention(model)
+        for part in model.modules():  # T5's decoder has a separate configuration
+            if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+                part.set_attn_implementation(GROUPED)
         speed_up_linear_layers(model)
         has_interface = getattr(model, "_supports_attention_backend", False)
         is_grouped = model.config._attn_implementation == GROUPED
@@ -263,16 +239,26 @@ class PromptReader:
     def next_logits(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], Tensor]]:
         """Yields prompts with the logits of their next tokens [prompts, V], and keeps no state."""
         left = {prompt.id: prompt for prompt in prompts}
-        if self.can_pack:
-            segments = list(list_segments(group_by_prefix(prompts, MIN_PREFIX)))
-            for packed in plan_passes(segments, self.pass_tokens):
-                part, logits = packed.read(self.model)
-                if packed.num_attended != self.model.config.num_hidden_layers:  # other layers would mix the prompts
-                    self.can_pack = False
-                    break
-                for prompt in part:
-                    del left[prompt.id]
-                yield part, logits
+        segments = list(list_segments(group_by_prefix(prompts, MIN_PREFIX))) if self.can_pack else []
+        last_use = {id(segment.parent): number for number, segment in enumerate(segments)}
+        begin = 0
+        while begin < len(segments):
+            end, tokens = begin, 0
+            while end < len(segments) and (end == begin or tokens + len(segments[end].ids) <= self.pass_tokens):
+                tokens += len(segments[end].ids)
+                end += 1
+            packed = PackedPass(segments[begin:end])
+            part, logits = packed.read(self.model)
+            if packed.num_attended != self.model.config.num_hidden_layers:  # other layers would mix the prompts
+                self.can_pack = False
+                break
+            for prompt in part:
+                del left[prompt.id]
+            yield part, logits
+            for segment in segments[:end]:
+                if last_use.get(id(segment), 0) < end:  # nothing continues it
+                    segment.states.clear()
+            begin = end
         if left:
             yield from ((part, logits) for part, _, logits in self.read(list(left.values())))
 
@@ -287,30 +273,19 @@ class PromptReader:
     ) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
         done = group.length
         longest_first = sorted(group.members, key=lambda prompt: -len(prompt.ids))
-        for part in self._parts(longest_first, done):
-            yield part, *self._read_part([prompt.ids[done:] for prompt in part], prefix)
-        for inner in group.groups:
-            state, _ = self._read_part([inner.prompts()[0].ids[done : inner.length]], prefix)
-            yield from self._read_group(inner, state)
-
-    def _parts(self, prompts: Sequence[Prompt], done: int) -> Iterator[Sequence[Prompt]]:
-        """Splits prompts, longest first, into parts within both limits of tokens; the first `done` tokens are read."""
         begin = 0
-        while begin < len(prompts):
-            length = len(prompts[begin].ids)
+        while begin < len(longest_first):  # within both limits of tokens
+            length = len(longest_first[begin].ids)
             count = max(1, min(self.pass_tokens // (length - done), self.kept_tokens // length))
-            yield prompts[begin : begin + count]
+            part = longest_first[begin : begin + count]
+            yield part, *self._read_part([prompt.ids[done:] for prompt in part], prefix)
             begin += count
+        for inner in group.groups:
+            state, _ = self._read_part([inner.ids[done : inner.length]], prefix)
+            yield from self._read_group(inner, state)
 
     def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[CausalState, Tensor]:
         if self.is_seq2seq:
             kind = T5State if self.is_t5 else Seq2SeqState
             return kind.encode(self.model, ids, self.pad_id, self.decoder_prefix)
         return CausalState.read(self.model, ids, prefix)
-
-
-def use_grouped_attention(model: Any) -> None:
-    """Switches a model from sdpa attention to `attend_grouped`, which computes the same result."""
-    for part in model.modules():  # T5's decoder has a separate configuration
-        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
-            part.set_attn_implementation(GROUPED)

@@ -99,27 +99,23 @@ class CachedEngine:
                 yield from (replace(reply, id=id_) for id_ in ids)
             if unknown:
                 key_of = {ids[0]: key for key, ids in unknown.items()}
-                for reply in self._store(store, key_of, ask([by_id[id_] for id_ in key_of])):
-                    ids = unknown[key_of[reply.id]]
-                    self.asked, self.known = self.asked + 1, self.known + len(ids) - 1
-                    yield from (replace(reply, id=id_) for id_ in ids)
-
-    def _store(self, store: "ReplyStore", keys: dict[str, bytes], replies: Iterator[Reply]) -> Iterator[Reply]:
-        """Passes replies on after writing them, or adding them to the next batch to be written."""
-        waiting: list[tuple[bytes, Reply]] = []
-        try:
-            for reply in replies:
-                if not reply.problem and (reply.texts or reply.probabilities or reply.prompt_tokens):
-                    waiting.append((keys[reply.id], reply))
-                if len(waiting) >= self.commit_every:
-                    full, waiting = waiting, []
-                    store.add(full)
-                yield reply
-        finally:
-            if close := getattr(replies, "close", None):  # after an error its frame would keep it open
-                close()
-            if waiting:
-                store.add(waiting)
+                replies = ask([by_id[id_] for id_ in key_of])
+                waiting: list[tuple[bytes, Reply]] = []  # the next batch to be written
+                try:
+                    for reply in replies:
+                        if not reply.problem and (reply.texts or reply.probabilities or reply.prompt_tokens):
+                            waiting.append((key_of[reply.id], reply))
+                        if len(waiting) >= self.commit_every:
+                            full, waiting = waiting, []
+                            store.add(full)
+                        ids = unknown[key_of[reply.id]]
+                        self.asked, self.known = self.asked + 1, self.known + len(ids) - 1
+                        yield from (replace(reply, id=id_) for id_ in ids)
+                finally:
+                    if close := getattr(replies, "close", None):  # after an error its frame would keep it open
+                        close()
+                    if waiting:
+                        store.add(waiting)
 
 
 class ReplyStore:
@@ -135,7 +131,19 @@ class ReplyStore:
         self.path = Path(os.path.realpath(Path(path).expanduser()))
         make_folder(self.path.parent)
         with self._explained_errors(), FileLock(self.path.with_name(f".{self.path.name}.lock")):
-            self._db = self._open()
+            # A generator that holds the store may be closed by another thread than the one that started it.
+            self._db = db = sqlite3.connect(self.path, timeout=LOCK_SECONDS, check_same_thread=False)
+            try:
+                tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                if tables - {"replies"}:
+                    hint = "choose another path for the cache"
+                    raise UserError("not a cache of replies", place=str(self.path), hint=hint)
+                db.execute("PRAGMA journal_mode=WAL")  # readers do not block a writer
+                db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last replies, a kill none
+                db.execute("CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB, checksum BLOB)")
+            except BaseException:
+                db.close()
+                raise
 
     def find(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, Reply]]:
         """Yields the keys that have a reply, and the reply."""
@@ -147,32 +155,22 @@ class ReplyStore:
                 found = rows.fetchall()
             for key, row, checksum in found:
                 if checksum == _checksum(key, row):
-                    yield key, _from_json(row)
+                    texts, finished, probabilities, *counts = json.loads(row)
+                    reply = Reply(id="", texts=tuple(texts), finished=tuple(finished), probabilities=probabilities)
+                    yield key, replace(reply, prompt_tokens=counts[0], new_tokens=counts[1])
 
     def add(self, replies: Sequence[tuple[bytes, Reply]]) -> None:
         """Adds all replies or none; afterwards no kill of the process loses them."""
-        written = [(key, _to_json(reply)) for key, reply in replies]
-        rows = [(key, row, _checksum(key, row)) for key, row in written]
+        rows = []
+        for key, reply in replies:
+            fields = [reply.texts, reply.finished, dict(reply.probabilities), reply.prompt_tokens, reply.new_tokens]
+            row = json.dumps(fields).encode()
+            rows.append((key, row, _checksum(key, row)))
         with self._explained_errors(), self._db:
             self._db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
         self._db.close()
-
-    def _open(self) -> sqlite3.Connection:
-        # A generator that holds the store may be closed by another thread than the one that started it.
-        db = sqlite3.connect(self.path, timeout=LOCK_SECONDS, check_same_thread=False)
-        try:
-            if {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} - {"replies"}:
-                problem = "not a cache of replies"
-                raise UserError(problem, place=str(self.path), hint="choose another path for the cache")
-            db.execute("PRAGMA journal_mode=WAL")  # readers do not block a writer
-            db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last replies, a kill none
-            db.execute("CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB, checksum BLOB)")
-        except BaseException:
-            db.close()
-            raise
-        return db
 
     @contextmanager
     def _explained_errors(self) -> Iterator[None]:
@@ -196,14 +194,3 @@ class ReplyStore:
 
 def _checksum(key: bytes, row: bytes) -> bytes:
     return hashlib.blake2b(key + row, digest_size=8).digest()
-
-
-def _to_json(reply: Reply) -> bytes:
-    fields = [reply.texts, reply.finished, dict(reply.probabilities), reply.prompt_tokens, reply.new_tokens]
-    return json.dumps(fields).encode()
-
-
-def _from_json(row: bytes) -> Reply:
-    texts, finished, probabilities, prompt_tokens, new_tokens = json.loads(row)
-    counts = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens}
-    return Reply(id="", texts=tuple(texts), finished=tuple(finished), probabilities=probabilities, **counts)

@@ -98,7 +98,10 @@ class T5State(CausalState):
 
             attention, normed = to_prompt.EncDecAttention, to_prompt.layer_norm(states)
             query = _split_heads(attention.q(normed)[:, None], attention)
-            states = states + attention.o(self._attend_to_prompts(query, number))
+            attended = torch.zeros_like(query)  # [B, heads, 1, size]
+            for part in self.crossed:
+                attended[part.rows] = attend(query[part.rows], *part.states[number], part.bias)
+            states = states + attention.o(attended.transpose(1, 2).flatten(2).flatten(0, 1))
 
             states = states + feed_forward.DenseReluDense(feed_forward.layer_norm(states))
         states = decoder.final_layer_norm(states)
@@ -106,13 +109,6 @@ class T5State(CausalState):
             states = states * model.config.d_model**-0.5
         logits: Tensor = model.lm_head(states)
         return logits
-
-    def _attend_to_prompts(self, query: Tensor, layer: int) -> Tensor:
-        """Computes a layer's cross-attention [B, heads * size] of queries [B, heads, 1, size]."""
-        attended = torch.zeros_like(query)
-        for part in self.crossed:
-            attended[part.rows] = attend(query[part.rows], *part.states[layer], part.bias)
-        return attended.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def forget(self, rows: Tensor) -> None:
         """Marks rows as finished, and removes what they would read of their prompts."""

@@ -19,8 +19,6 @@ from faithkit.settings.types import (
     Tokens,
 )
 
-LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
-CACHE_FILE = "replies.sqlite"  # in the user's cache
 LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction", "num_gpus")
 
 
@@ -66,7 +64,15 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
     else:
         from faithkit.inference.local_text import load_local
 
-        name = _best_local() if options.name == AUTO else options.name
+        name = options.name
+        if name == AUTO:
+            from faithkit.inference.vllm_engine import check_platform
+
+            name = VLLM
+            try:
+                check_platform()
+            except UserError:  # vLLM is not installed, or finds no device
+                name = TRANSFORMERS
         if name == TRANSFORMERS and options.num_gpus > 1:
             problem = f"vLLM alone divides a model over GPUs, and engine.num_gpus is {options.num_gpus}"
             raise UserError(problem, place=f"engine={options.name}", hint=f"{install_hint(VLLM)}, and engine=vllm")
@@ -77,17 +83,6 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
     from faithkit.files.cache import cache_dir
     from faithkit.inference.reply_cache import CachedEngine
 
-    path = cache_dir() / CACHE_FILE if options.cache == AUTO else Path(options.cache).expanduser()
+    path = cache_dir() / "replies.sqlite" if options.cache == AUTO else Path(options.cache).expanduser()
     # Replies of a server are stored at once; losing a batch of a local model costs only time.
-    return CachedEngine(engine, path, commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
-
-
-def _best_local() -> str:
-    """Returns vLLM where it is installed and finds a device, else transformers."""
-    from faithkit.inference.vllm_engine import check_platform
-
-    try:
-        check_platform()
-    except UserError:
-        return TRANSFORMERS
-    return VLLM
+    return CachedEngine(engine, path, commit_every=1 if options.name == OPENAI else 32)

@@ -248,8 +248,13 @@ def choose_tokens(
         seen: The tokens that occur before it [B, V]; for the repetition penalty.
         draws: A uniform random number for each row [B]; for nucleus sampling.
     """
-    unmodified = logits.float()
-    logits = penalised(unmodified, decoding, eos_id=eos_id, counts=counts, seen=seen)
+    logits = unmodified = logits.float()
+    if decoding.repetition_penalty != 1 and seen is not None:
+        penalty = decoding.repetition_penalty
+        logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+    if decoding.min_new_tokens:
+        logits = logits.clone() if logits is unmodified else logits
+        logits[counts < decoding.min_new_tokens, eos_id] = -torch.inf
     if decoding.strategy == NUCLEUS:
         assert draws is not None
         tokens = sample_nucleus(logits / decoding.temperature, decoding.top_p, draws)
@@ -257,21 +262,6 @@ def choose_tokens(
         tokens = logits.argmax(-1)
     chosen = unmodified.gather(1, tokens[:, None])[:, 0]
     return tokens, chosen - unmodified.logsumexp(-1)
-
-
-def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None) -> Tensor:
-    """Applies the repetition penalty to logits or log-probabilities [B, V] and forbids the end before min_new_tokens.
-
-    The input is not changed.
-    """
-    given = scores
-    if decoding.repetition_penalty != 1 and seen is not None:
-        penalty = decoding.repetition_penalty
-        scores = torch.where(seen, torch.where(scores > 0, scores / penalty, scores * penalty), scores)
-    if decoding.min_new_tokens:
-        scores = scores.clone() if scores is given else scores
-        scores[counts < decoding.min_new_tokens, eos_id] = -torch.inf
-    return scores
 
 
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:

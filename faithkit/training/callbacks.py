@@ -2,7 +2,6 @@
 
 import logging
 import math
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -66,6 +65,7 @@ class LastCheckpoint(Checkpoint):
 
     def __init__(self, run: RunFolder, every_seconds: float, *, keeps_all: bool = True):
         self.run, self.every_seconds, self.keeps_all = run, every_seconds, keeps_all
+        self._resume_hint = resume_hint("train", run.whole)
         self._is_valid = False  # last.ckpt: this process has written it or resumed from it
         self._saved_at = time.monotonic()
         self._stop = self._has_ended = False
@@ -84,18 +84,20 @@ class LastCheckpoint(Checkpoint):
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         signals.release()
-        signals.check(self._resume_hint())  # a signal after the last step
+        signals.check(self._resume_hint)  # a signal after the last step
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        action = self._next_action(trainer)
-        if not action or self._validation_is_due(trainer):
+        fetcher = trainer.fit_loop._data_fetcher
+        if not (action := self._next_action(trainer)):
+            return
+        if fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher):
             return  # resuming from before a validation would skip it: the checkpoint is written after it
         self._save(trainer)
         self._stop = action == 2
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         if self._stop:  # only now, when the loggers have the last step
-            raise Interrupted(self._resume_hint())
+            raise Interrupted(self._resume_hint)
 
     def _next_action(self, trainer: pl.Trainer, always: bool = False) -> int:
         """Returns whether to write it: 0 no, 1 yes, 2 yes and then stop."""
@@ -108,12 +110,7 @@ class LastCheckpoint(Checkpoint):
         if not self.keeps_all:
             self._save(trainer)
         if self._stop or self._agree(trainer, int(signals.received())):
-            raise Interrupted(self._resume_hint())
-
-    @staticmethod
-    def _validation_is_due(trainer: pl.Trainer) -> bool:
-        fetcher = trainer.fit_loop._data_fetcher
-        return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
+            raise Interrupted(self._resume_hint)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.state.fn == "fit" and (action := self._next_action(trainer, self.keeps_all)):
@@ -123,9 +120,6 @@ class LastCheckpoint(Checkpoint):
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         if self._has_ended:
             checkpoint["optimizer_states"] = [{**one, "state": {}} for one in checkpoint["optimizer_states"]]
-
-    def _resume_hint(self) -> str:
-        return resume_hint("train", self.run.whole)
 
     @staticmethod
     def _agree(trainer: pl.Trainer, value: int) -> int:
@@ -201,13 +195,7 @@ class FiniteLoss(pl.Callback):
             raise UserError(f"the loss became {float(loss)} at step {trainer.global_step}", hint=hint)
 
 
-EVERY_SECONDS = 30.0  # between two lines in a file or a pipe; validations write additional ones
 log = logging.getLogger("faithkit")
-
-
-def progress_callback() -> pl.Callback:
-    """Returns a progress bar for a terminal, and lines for a file or a pipe."""
-    return ProgressBar() if sys.stderr.isatty() else ProgressLines()
 
 
 class ProgressBar(TQDMProgressBar):
@@ -232,13 +220,13 @@ class ProgressBar(TQDMProgressBar):
 
 
 class ProgressLines(pl.Callback):
-    """Logs a line every `EVERY_SECONDS` and after each validation, with the content of the bar."""
+    """Logs a line every 30 s and after each validation, with the content of the bar."""
 
     def __init__(self) -> None:
         self._logged_at = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        if time.monotonic() - self._logged_at >= EVERY_SECONDS:
+        if time.monotonic() - self._logged_at >= 30.0:
             self._log(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -18,8 +18,6 @@ from faithkit.files.atomic import atomic_file, delete, disk_errors, sync_entry
 
 CHECKSUM_LINE = b"\nsha256 %s\n"
 LINE_LENGTH = len(CHECKSUM_LINE % bytes(64))
-BLOCK_BYTES = 1 << 20
-NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _verified: dict[Path, tuple[int, ...]] = {}  # inode, size and time of verified files, so that none is hashed twice
 
 
@@ -80,7 +78,7 @@ def verify_file(path: Path) -> None:
             if _verified.get(path) == version:
                 return
             digest, unread = hashlib.sha256(), max(0, status.st_size - LINE_LENGTH)
-            while unread and (block := file.read(min(BLOCK_BYTES, unread))):
+            while unread and (block := file.read(min(1 << 20, unread))):
                 digest.update(block)
                 unread -= len(block)
             line = file.read()
@@ -114,7 +112,7 @@ def keep_previous(last: Path, previous: Path) -> None:
         try:
             os.link(last, previous)
         except OSError as error:
-            if error.errno not in NO_HARD_LINKS:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                 raise
 
 

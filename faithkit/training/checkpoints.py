@@ -1,5 +1,6 @@
 """Reads and writes the checkpoints of a training: the one to resume from and the best one, after verifying both."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.settings.types import KEPT_CHECKPOINTS
 from faithkit.training.checkpoint_io import DamagedCheckpoint, read_file, verify_file
 
+log = logging.getLogger("faithkit")
 # The parts that Lightning restores a training from, with their types.
 PARTS: dict[str, Any] = {
     "epoch": int,
@@ -50,7 +52,7 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
 
 
 def find_resume_point(run: RunFolder) -> ResumePoint | None:
-    """Finds the newest undamaged checkpoint: last.ckpt, else previous.ckpt; None if a training has none yet.
+    """Finds the newest undamaged checkpoint, last.ckpt or else previous.ckpt, and logs its step; None without one.
 
     Raises:
         UserError: All checkpoints are damaged, or best.ckpt is damaged or missing.
@@ -58,36 +60,30 @@ def find_resume_point(run: RunFolder) -> ResumePoint | None:
     error: DamagedCheckpoint | None = None
     for path in (run.last, run.previous):
         try:
-            checkpoint = _read_last(path)
+            checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
+            if missing := [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]:
+                raise DamagedCheckpoint(path, f"it has no {', '.join(missing)}")
+            break
         except DamagedCheckpoint as found:
             error = error or found
         except FileNotFoundError:
             continue
-        else:
-            _check_best(run, checkpoint)  # now, and not after hours of training
-            step = checkpoint["global_step"]
-            return ResumePoint(path, step, None if path == run.last else error.problem if error else "it is missing")
-    if error:
-        raise error
-    return None
-
-
-def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
-    """Verifies best.ckpt, which may be missing only before the first validation."""
+    else:
+        if error:
+            raise error
+        return None
     try:
-        verify_file(run.best)
-    except FileNotFoundError:
+        verify_file(run.best)  # now, and not after hours of training
+    except FileNotFoundError:  # before the first validation
         states = [state for key, state in checkpoint["callbacks"].items() if "Checkpoint" in str(key)]
         if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
             raise DamagedCheckpoint(run.best, "it is missing") from None
-
-
-def _read_last(path: Path) -> Mapping[str, Any]:
-    checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
-    missing = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
-    if missing:
-        raise DamagedCheckpoint(path, f"it has no {', '.join(missing)}")
-    return checkpoint
+    point = ResumePoint(path, checkpoint["global_step"])
+    if path != run.last:
+        point = point._replace(problem=error.problem if error else "it is missing")
+        log.warning("%s: %s; resuming from the previous one, %s", run.last, point.problem, path.name)
+    log.info("resuming at step %d", point.step)
+    return point
 
 
 def check_fits(path: Path, module: Any) -> None:

@@ -201,7 +201,22 @@ class TrainingModule(pl.LightningModule):
         o = self.optimizer_options
         groups = parameter_groups(self, o.lr, o.weight_decay, layer_decay=o.layer_decay, head_lr=o.head_lr)
         optimizer = build_optimizer(groups, o.lr)
-        schedule = build_schedule(optimizer, o.schedule, self.hparams["num_steps"], o.warmup, o.floor)
+        num_steps = self.hparams["num_steps"]
+        num_warmup = math.ceil(o.warmup * num_steps)
+        decays = {
+            "linear": lambda progress: 1.0 - progress,
+            "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+            "constant": lambda progress: 1.0,
+        }
+
+        # transformers' schedules give other rates: their warm-up begins at 0, so that the first step trains nothing.
+        def factor(step: int) -> float:
+            if step < num_warmup:
+                return (step + 1) / num_warmup
+            decay = decays[o.schedule](min(1.0, (step - num_warmup) / max(1, num_steps - num_warmup)))
+            return o.floor + (1.0 - o.floor) * decay
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
@@ -214,12 +229,14 @@ def parameter_groups(
         layer_decay: Each layer further from the output learns this much slower; 1 is the same rate everywhere.
         head_lr: The rate of the classification head, which starts untrained; None takes `lr`.
     """
-    depth = 1 + max((_layer_of(name) or 0 for name, _ in module.named_parameters()), default=0)
+    numbers = {name: re.search(r"\.(?:layer|layers|block|h)\.(\d+)\.", name) for name, _ in module.named_parameters()}
+    layers = {name: int(found[1]) + 1 if found else 0 for name, found in numbers.items()}  # 0 is the embeddings
+    depth = 1 + max(layers.values(), default=0)
     groups: dict[tuple[float, float], dict] = {}
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
-        rate = lr * layer_decay ** (depth - _height(name, depth))
+        rate = lr if is_head(name) else lr * layer_decay ** (depth - layers[name])
         if head_lr is not None and is_head(name):
             rate = head_lr
         decay = 0.0 if parameter.ndim < 2 else weight_decay
@@ -228,45 +245,11 @@ def parameter_groups(
     return list(groups.values())
 
 
-def _layer_of(name: str) -> int | None:
-    found = re.search(r"\.(?:layer|layers|block|h)\.(\d+)\.", name)
-    return int(found[1]) + 1 if found else None
-
-
 def is_head(name: str) -> bool:
     """Whether a parameter belongs to the head on an encoder, the pooler included."""
     return bool(re.search(r"(^|\.)(classifier|score|pooler|head)\.", name))
 
 
-def _height(name: str, depth: int) -> int:
-    if is_head(name):
-        return depth
-    return _layer_of(name) or 0
-
-
-def build_optimizer(groups: Iterable[dict], lr: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.AdamW:
+def build_optimizer(groups: Iterable[dict], lr: float) -> torch.optim.AdamW:
     """Builds AdamW in its fused form: one pass over the parameters."""
-    return torch.optim.AdamW(list(groups), lr=lr, betas=betas, fused=True)
-
-
-def build_schedule(
-    optimizer: torch.optim.Optimizer, kind: str, num_steps: int, warmup: float, floor: float = 0.0
-) -> torch.optim.lr_scheduler.LambdaLR:
-    """Warms up over a share of the steps, then decays (`linear`, `cosine`) to `floor` of the peak, or stays `constant`.
-
-    transformers' schedules give other rates: their warm-up begins at 0, so that the first step would train nothing.
-    """
-    decays = {
-        "linear": lambda progress: 1.0 - progress,
-        "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
-        "constant": lambda progress: 1.0,
-    }
-    num_warmup = math.ceil(warmup * num_steps)
-
-    def factor(step: int) -> float:
-        if step < num_warmup:
-            return (step + 1) / num_warmup
-        decay = decays[kind](min(1.0, (step - num_warmup) / max(1, num_steps - num_warmup)))
-        return floor + (1.0 - floor) * decay
-
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    return torch.optim.AdamW(list(groups), lr=lr, fused=True)

@@ -10,6 +10,8 @@ import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,17 +43,29 @@ def write_sharded(path: Path, checkpoint: Mapping[str, Any], *, previous: Path |
         UserError: A process cannot write its files; every process raises it.
     """
     plain, tensors = split_tensors(checkpoint)
-    named = dict(_untied({tensor_name(keys): value for keys, value in tensors.items()}))
+    named, numbers, layout = {}, {}, {}
+    known: set[int] = set()  # places in memory of tensors so far
+    size = 0
+    for keys, tensor in tensors.items():
+        name = " ".join(map(str, keys))
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        memory = local.untyped_storage().data_ptr()
+        # A copy where memory is shared, as by tied embeddings: safetensors refuses it.
+        named[name] = tensor.clone() if memory in known and local.numel() else tensor
+        known.add(memory)
+        numbers[name] = 1 + size // FILE_BYTES
+        size += tensor.numel() * tensor.element_size() // dist.get_world_size()
+        layout[name] = keys, tuple(tensor.shape), tensor.dtype
     with ExitStack() as stack:
         is_first = dist.get_rank() == 0
         folder, *_ = _together(lambda: stack.enter_context(_new_folder(path, previous)) if is_first else path)
         _together(lambda: _check_visible(folder))
-        writer = dcp.HuggingFaceStorageWriter(str(folder), _file_numbers(named), save_distributed=True)
+        writer = dcp.HuggingFaceStorageWriter(str(folder), numbers, save_distributed=True)
         with _first_failure(path):
             planner = dcp.DefaultSavePlanner(flatten_state_dict=False)
             dcp.save(named, storage_writer=writer, planner=planner)
-        checksums = dict(ChainMap(*_together(lambda: hash_files(folder, _files_of_process(folder)))))
-        layout = {tensor_name(keys): (keys, tuple(value.shape), value.dtype) for keys, value in tensors.items()}
+        written = [path.name for path in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*.safetensors")]
+        checksums = dict(ChainMap(*_together(lambda: hash_files(folder, written))))
         index = {**plain, LAYOUT: {"tensors": layout, "checksums": dict(sorted(checksums.items()))}}
         _together(lambda: write_checkpoint(folder / INDEX, index) if is_first else None)
         _together(stack.close)  # the folder takes its final name
@@ -63,6 +77,7 @@ def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
     Raises:
         DamagedCheckpoint: A file is damaged or missing, or belongs to another checkpoint.
     """
+    plain: Any
     plain, layout = _read_index(folder)
     device = "meta" if str(map_location) == "meta" else "cpu"
     try:
@@ -70,10 +85,11 @@ def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         if device == "cpu":
             _load(folder, tensors, no_dist=True)
         for name, (keys, _, _) in layout.items():
-            find(plain, keys[:-1])[keys[-1]] = tensors[name]
+            place = reduce(getitem, keys[:-1], plain)
+            place[keys[-1]] = tensors[name]
     except (dcp.CheckpointException, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
         raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files") from error
-    return plain
+    return dict(plain)
 
 
 def read_into(folder: Path, checkpoint: Any) -> None:
@@ -87,7 +103,7 @@ def read_into(folder: Path, checkpoint: Any) -> None:
     """
     _, layout = _read_index(folder)
     with _first_failure(folder):
-        _load(folder, {name: find(checkpoint, keys) for name, (keys, _, _) in layout.items()})
+        _load(folder, {name: reduce(getitem, keys, checkpoint) for name, (keys, _, _) in layout.items()})
 
 
 def split_tensors(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Keys, Tensor]]:
@@ -102,18 +118,6 @@ def split_tensors(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[K
                 tensors["optimizer_states", number, "state", parameter, name] = moments[name]
         optimizers.append({**optimizer, "state": others})
     return {**checkpoint, "state_dict": {}, "optimizer_states": optimizers}, dict(sorted(tensors.items(), key=str))
-
-
-def find(checkpoint: Any, keys: Keys) -> Any:
-    """Follows keys into nested containers."""
-    for key in keys:
-        checkpoint = checkpoint[key]
-    return checkpoint
-
-
-def tensor_name(keys: Keys) -> str:
-    """Returns the name of a tensor in the files."""
-    return " ".join(map(str, keys))
 
 
 def _load(folder: Path, tensors: dict[str, Any], *, no_dist: bool = False) -> None:
@@ -146,42 +150,16 @@ def _read_index(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[Keys, tup
     for name, checksum in hash_files(folder, names).items():
         if checksum != checksums[name]:
             raise DamagedCheckpoint(folder, f"{name} was changed, or belongs to another checkpoint")
-    if _stored_tensors(folder) != {name: (shape, dtype) for name, (_, shape, dtype) in tensors.items()}:
+    # The tensors that are stored completely, by the headers of the files.
+    metadata: Any = dcp.HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    stored = {
+        name: (tuple(one.size), one.properties.dtype)
+        for name, one in metadata.items()
+        if sum(math.prod(chunk.sizes) for chunk in one.chunks) == math.prod(one.size)
+    }
+    if stored != {name: (shape, dtype) for name, (_, shape, dtype) in tensors.items()}:
         raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files")
     return plain, tensors
-
-
-def _stored_tensors(folder: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Reads the shapes and types of the tensors that are stored completely, from the headers of the files."""
-    found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
-    metadata: Any = dcp.HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    for name, stored in metadata.items():
-        if sum(math.prod(chunk.sizes) for chunk in stored.chunks) == math.prod(stored.size):
-            found[name] = tuple(stored.size), stored.properties.dtype
-    return found
-
-
-def _untied(tensors: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Copies tensors that share the memory of another one, such as tied embeddings: safetensors refuses them."""
-    known: set[int] = set()
-    for name, tensor in tensors.items():
-        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        memory = local.untyped_storage().data_ptr()
-        yield name, tensor.clone() if memory in known and local.numel() else tensor
-        known.add(memory)
-
-
-def _file_numbers(tensors: Mapping[str, Any]) -> dict[str, int]:
-    """Assigns tensors to files of about FILE_BYTES for each process."""
-    numbers, size = {}, 0
-    for name, tensor in tensors.items():
-        numbers[name] = 1 + size // FILE_BYTES
-        size += tensor.numel() * tensor.element_size() // dist.get_world_size()
-    return numbers
-
-
-def _files_of_process(folder: Path) -> list[str]:
-    return [path.name for path in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*.safetensors")]
 
 
 def _check_visible(folder: Path) -> None:

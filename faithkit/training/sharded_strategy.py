@@ -1,6 +1,6 @@
 """FSDP2: shards models, keeps the processes in step, and saves sharded checkpoints and loads those of any strategy."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -78,26 +78,23 @@ class ShardedStrategy(ModelParallelStrategy):
         state = self.lightning_module.state_dict()
         saved = stored.pop("state_dict").items()  # a folder's tensors are read directly into the model's shards
         weights = {name: state[name] if is_sharded else _placed(value, state[name]) for name, value in saved}
-        pairs = zip(stored.pop("optimizer_states"), self.optimizers, strict=True)
-        optimizers = [_moments_placed(state, optimizer) for state, optimizer in pairs]
+        optimizers = []
+        for kept, optimizer in zip(stored.pop("optimizer_states"), self.optimizers, strict=True):
+            # Moments are sharded like their parameters, which are matched by order, as in `load_state_dict`.
+            keys = [key for group in kept["param_groups"] for key in group["params"]]
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            like = dict(zip(keys, parameters, strict=True))
+            moments = {
+                key: {n: _placed(v, like[key]) if isinstance(v, Tensor) else v for n, v in values.items()}
+                for key, values in kept["state"].items()
+            }
+            optimizers.append({**kept, "state": moments})
         if is_sharded:
             read_into(path, {"state_dict": weights, "optimizer_states": optimizers})
         self.lightning_module.load_state_dict(weights, strict=self.lightning_module.strict_loading)
         for state, optimizer in zip(optimizers, self.optimizers, strict=True):
             optimizer.load_state_dict(state)
         return stored
-
-
-def _moments_placed(state: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
-    """Shards the moments like their parameters, which are matched by order, as in `load_state_dict`."""
-    keys = [key for group in state["param_groups"] for key in group["params"]]
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    parameter_by_key = dict(zip(keys, parameters, strict=True))
-    moments = {
-        key: {n: _placed(v, parameter_by_key[key]) if isinstance(v, Tensor) else v for n, v in values.items()}
-        for key, values in state["state"].items()
-    }
-    return {**state, "state": moments}
 
 
 def _placed(value: Tensor, like: Tensor) -> Tensor:

@@ -102,18 +102,13 @@ class FinishedTraining(Generic[Data]):
         results: dict[int, Result] = {}
         with self.while_working():
             done = list(work(share))
-        for numbers, found in _gather_objects((share.tolist(), done)):
+        parts = [(share.tolist(), done)]
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            parts *= torch.distributed.get_world_size()
+            torch.distributed.all_gather_object(parts, parts[0])
+        for numbers, found in parts:
             results |= zip(numbers, found, strict=True)
         return [results[number] for number in range(count)]
-
-
-def _gather_objects(value: Result) -> list[Result]:
-    """Returns the objects of all processes in the order of their ranks."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [value]
-    gathered: list[Result] = [value] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(gathered, value)
-    return gathered
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Builds the Lightning Trainer of a configuration, and sets seeds and threads before it."""
 
 import logging
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -21,18 +22,32 @@ from faithkit.training.callbacks import (
     FiniteLoss,
     LastCheckpoint,
     ProgressBar,
-    progress_callback,
+    ProgressLines,
 )
-from faithkit.training.checkpoints import ResumePoint, find_resume_point
 from faithkit.training.training_options import TIMEOUT_SECONDS
 
 FSDP = "fsdp"  # of trainer.strategy
-log = logging.getLogger("faithkit")
+LIGHTNING_ABOUT_ITSELF = (  # warnings about mistakes remain
+    ".*does not have many workers.*",
+    ".*exists and is not empty.*",
+    ".*in eval mode at the start of training.*",
+    ".*dataloader is not resumable.*",
+    ".*resuming from a checkpoint that ended before.*",
+    ".*treespec.*LeafSpec.*",
+    ".*isinstance.treespec.*",
+    ".*smaller than the logging interval.*",
+    ".*recommended to use `self.log.*sync_dist=True.*",  # logged values are the same on every process
+    ".*torch.cpu.amp.*",
+    ".*lightning.*litlogger.*",
+)
 
 
 def seed_and_threads(*, seed: int, num_threads: int | None) -> None:
     """Sets the seed, the number of threads and the allocator, before anything random or parallel happens."""
-    silence_lightning()
+    for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in LIGHTNING_ABOUT_ITSELF:
+        warnings.filterwarnings("ignore", message=message)
     keep_freed_memory()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -63,7 +78,18 @@ def build_trainer(
         raise UserError("there is no CUDA device", place="trainer.accelerator", hint="use trainer=cpu")
     if precision == "auto":
         precision = best_precision(accelerator)
-    all_callbacks = _callbacks(run, callbacks, bool(loggers), keeps_all)
+    monitor, mode = callbacks["monitor"], callbacks["mode"]
+    shows_bar = callbacks["progress_bar"] and sys.stderr.isatty()
+    chosen: list[pl.Callback] = [FiniteLoss(callbacks["log_every_num_steps"])]
+    if callbacks["patience"] is not None:
+        chosen.append(EarlyStopping(monitor=monitor, mode=mode, patience=callbacks["patience"], check_finite=False))
+    if loggers:
+        chosen.append(LearningRateMonitor(logging_interval="step"))
+    if callbacks["progress_bar"]:
+        chosen.append(ProgressBar() if shows_bar else ProgressLines())
+    chosen.append(BestCheckpoint(run.best, monitor=monitor, mode=mode))
+    # After the best one, because the last checkpoint stores its state.
+    chosen.append(LastCheckpoint(run, callbacks["save_every_seconds"], keeps_all=keeps_all))
     return pl.Trainer(
         accelerator=accelerator,
         devices=hardware["devices"],
@@ -79,43 +105,12 @@ def build_trainer(
         log_every_n_steps=callbacks["log_every_num_steps"],
         use_distributed_sampler=False,
         enable_model_summary=False,
-        enable_progress_bar=any(
-            isinstance(callback, ProgressBar) for callback in all_callbacks
-        ),  # else Lightning adds one
-        callbacks=all_callbacks,
+        enable_progress_bar=shows_bar,  # else Lightning adds one
+        callbacks=chosen,
         logger=list(loggers) or False,
         plugins=[DurableCheckpoints()],
         default_root_dir=run.path,
     )
-
-
-def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool, keeps_all: bool) -> list[pl.Callback]:
-    monitor, mode = options["monitor"], options["mode"]
-    callbacks: list[pl.Callback] = [FiniteLoss(options["log_every_num_steps"])]
-    if options["patience"] is not None:
-        callbacks.append(EarlyStopping(monitor=monitor, mode=mode, patience=options["patience"], check_finite=False))
-    if logged:
-        callbacks.append(LearningRateMonitor(logging_interval="step"))
-    if options["progress_bar"]:
-        callbacks.append(progress_callback())
-    best = BestCheckpoint(run.best, monitor=monitor, mode=mode)
-    # After `best`, because the last checkpoint stores its state.
-    return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"], keeps_all=keeps_all)]
-
-
-def resume_point(run: RunFolder) -> ResumePoint | None:
-    """Finds the checkpoint to resume from, and logs its step; None if there is none.
-
-    Raises:
-        UserError: All checkpoints are damaged, or best.ckpt is.
-    """
-    point = find_resume_point(run)
-    if point is None:
-        return None
-    if point.problem:
-        log.warning("%s: %s; resuming from the previous one, %s", run.last, point.problem, point.path.name)
-    log.info("resuming at step %d", point.step)
-    return point
 
 
 def _strategy(hardware: Mapping[str, Any]) -> Any:
@@ -130,23 +125,3 @@ def _strategy(hardware: Mapping[str, Any]) -> Any:
     if not isinstance(devices, int):
         devices = max(1, torch.cuda.device_count())
     return ShardedStrategy(devices * hardware["num_nodes"], timeout=timeout)
-
-
-def silence_lightning() -> None:
-    """Silences Lightning's messages about itself; its warnings about mistakes remain."""
-    for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    for message in (
-        ".*does not have many workers.*",
-        ".*exists and is not empty.*",
-        ".*in eval mode at the start of training.*",
-        ".*dataloader is not resumable.*",
-        ".*resuming from a checkpoint that ended before.*",
-        ".*treespec.*LeafSpec.*",
-        ".*isinstance.treespec.*",
-        ".*smaller than the logging interval.*",
-        ".*recommended to use `self.log.*sync_dist=True.*",  # logged values are the same on every process
-        ".*torch.cpu.amp.*",
-        ".*lightning.*litlogger.*",
-    ):
-        warnings.filterwarnings("ignore", message=message)

@@ -38,7 +38,6 @@ def _known_aim(value: str) -> str:
 
 # What a decision threshold is chosen for on validation.
 Aim = Annotated[str, AfterValidator(_known_aim), Hint("use f1, macro_f1, argmax or precision>=0.9")]
-SCHEDULES = ("linear", "cosine", "constant")
 TIMEOUT_SECONDS = 1800.0  # for which processes wait for each other
 
 Options = TypeVar("Options")
@@ -60,7 +59,7 @@ class OptimizerOptions:
     lr: Positive
     weight_decay: NonNegative
     warmup: Share
-    schedule: Annotated[str, OneOf(SCHEDULES)]
+    schedule: Annotated[str, OneOf(("linear", "cosine", "constant"))]
     floor: Share = 0.0
     layer_decay: PositiveShare = 1.0
     head_lr: Annotated[Positive | None, OrNull("for optimizer.lr")] = None

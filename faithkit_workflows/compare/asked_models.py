@@ -81,21 +81,17 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
     targets = {name: _open(name, config) for name in names if name in functions or URL.fullmatch(name)}
     for name in names:
         check_source(name)
-    _check_texts(rows, folder / VERDICTS / TEXTS, config["path"])
+    path = folder / VERDICTS / TEXTS
+    texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
+    found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}  # labels may be new
+    if path.exists() and read_strict_json(path, hint="delete it") != found:
+        hint = "give the earlier table, in which labels may be added, or compare in a new run"
+        raise UserError("the texts of the table have changed since this run began", place=config["path"], hint=hint)
+    write_json(path, found)
     return [
         _ask(name, targets.get(name), rows, folder / VERDICTS / f"{place}.jsonl", config)
         for place, name in enumerate(names, start=1)
     ]
-
-
-def _check_texts(rows: Sequence[Example], path: Path, table: str) -> None:
-    """Refuses verdicts of other texts; labels may be new."""
-    texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
-    found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}
-    if path.exists() and read_strict_json(path, hint="delete it") != found:
-        hint = "give the earlier table, in which labels may be added, or compare in a new run"
-        raise UserError("the texts of the table have changed since this run began", place=table, hint=hint)
-    write_json(path, found)
 
 
 def _open(name: str, config: Mapping[str, Any]) -> Target:
@@ -125,24 +121,24 @@ def _ask(
         try:
             answers |= asker.ask(rows[1:], name)
         finally:
-            spent = {"seconds": time.perf_counter() - seconds, "cpu_seconds": time.process_time() - cpu}
-            for key, value in {"rows": len(asker.seconds) - num_first, **spent, **_count_usage(target)}.items():
+            spent: dict[str, float] = {
+                "seconds": time.perf_counter() - seconds,
+                "cpu_seconds": time.process_time() - cpu,
+            }
+            spent["rows"] = len(asker.seconds) - num_first
+            # What the server of a judge has counted, and how many replies its cache gave.
+            detector = getattr(target, "detector", None)
+            judge: Any = detector.expensive if isinstance(detector, Cascade) else detector
+            engine = getattr(judge, "engine", None)
+            if isinstance(engine, CachedEngine):
+                spent[FROM_CACHE] = engine.known
+            if engine is not None and (usage := usage_of(engine)) is not None:
+                spent |= {"requests": usage.answered + usage.failed}
+                spent |= {"tokens_read": usage.prompt_tokens, "tokens_written": usage.new_tokens}
+                spent |= {} if usage.cost is None else {"dollars": usage.cost}
+            for key, value in spent.items():
                 costs[key] = costs.get(key, 0) + value
             write_json(cost_path, costs)
     finally:
         asker.close()
     return AskedModel(name=name, answers=answers, problems=asker.problems, costs=costs)
-
-
-def _count_usage(target: Target) -> dict[str, float]:
-    """Returns what the server of a judge has counted, and how many replies its cache gave; nothing for other models."""
-    detector = getattr(target, "detector", None)
-    judge: Any = detector.expensive if isinstance(detector, Cascade) else detector
-    engine = getattr(judge, "engine", None)
-    counts: dict[str, float] = {FROM_CACHE: engine.known} if isinstance(engine, CachedEngine) else {}
-    usage = None if engine is None else usage_of(engine)
-    if usage is None:
-        return counts
-    counts |= {"requests": usage.answered + usage.failed}
-    counts |= {"tokens_read": usage.prompt_tokens, "tokens_written": usage.new_tokens}
-    return counts if usage.cost is None else counts | {"dollars": usage.cost}

@@ -20,10 +20,9 @@ from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
-from faithkit.scores.board import Board, Pair, conclude_by, correct_p_values
+from faithkit.scores.board import Board, Pair, correct_p_values
 from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kinds_of, response_measures
 from faithkit.statistics.bootstrap import Evaluation, Groups
-from faithkit.statistics.conclusion import Conclusion
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
@@ -47,12 +46,6 @@ def main_metric(pair: Pair) -> str:
     """Returns the metric that decides: a tagger's characters, or labels, or else what was measured of responses."""
     first = ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS)
     return next(name for name in (*first, *pair.differences) if name in pair.differences)
-
-
-def conclude_pair(pair: Pair) -> Conclusion:
-    """Concludes in words which system is better."""
-    name = main_metric(pair)
-    return conclude_by(name, pair.first, pair.second, pair.differences[name])
 
 
 def compare_pairs(
@@ -174,7 +167,16 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
     problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
     test_sets = [one for one in read_test_sets(runs) if one.systems or one.problems]
     problems += [f"{one.name}: {problem}" for one in test_sets for problem in one.problems]
-    sets, metrics = [], group_metrics(runs)
+    by_part: dict[str, dict[int, dict[str, Metric]]] = {}
+    for place, run in enumerate(runs):
+        for name, metric in run.metrics.items():
+            split, dataset, rest = parts_of(name)
+            *inner, short = rest.split("/")
+            part = "/".join([split, data_name(run, dataset), *inner])
+            by_part.setdefault(part, {}).setdefault(place, {})[short] = metric
+    # Whole sets come before their parts.
+    metrics = dict(sorted(by_part.items(), key=lambda item: (item[0].count("/") > 1, -len(item[1]), item[0])))
+    sets = []
     for test_set in test_sets:
         if not test_set.systems:
             continue
@@ -183,12 +185,19 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
         if len(best) > num_compared:
             left_out = len(best) - num_compared
             problems.append(f"{test_set.name}: the best {num_compared} of {len(best)} are compared, {left_out} are not")
-        sets.append(_compare_on_set(test_set, best[:num_compared], num_resamples))
+        facts, systems = read_facts(test_set), best[:num_compared]
+        judged = {one.name: (rows, one.join(rows)) for one in systems if (rows := test_set.select_judged(one))}
+        slices = measure_slices_by_system(test_set, judged, facts, num_resamples=num_resamples) if judged else []
+        outcomes = {name: joined for name, (_, joined) in judged.items()}
+        sets.append(ComparedSet(test_set=test_set, systems=systems, facts=facts, slices=slices, outcomes=outcomes))
     sweeps, unread = rank_sweeps(runs)
     pairs, unpaired = compare_pairs([(one.test_set, one.systems) for one in sets], num_resamples=num_resamples)
+    flat = [dict(flatten(run.config)) for run in runs]
     return Comparison(
         runs=runs,
-        settings=find_different_settings(runs),
+        settings={
+            key: [_format(one[key]) if key in one else MISSING for one in flat] for key in differing_settings(runs)
+        },
         metrics=metrics,
         sets=sets,
         pairs=pairs,
@@ -197,13 +206,8 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
     )
 
 
-def find_different_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Finds the keys with different values, and formats the value of each run as on the command line."""
-    flat = [dict(flatten(run.config)) for run in runs]
-    return {key: [_format(one[key]) if key in one else MISSING for one in flat] for key in differing_settings(runs)}
-
-
 def _format(value: Any) -> str:
+    """Formats a setting as on the command line."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, list | tuple):
@@ -211,30 +215,6 @@ def _format(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key}: {_format(one)}' for key, one in value.items())}}}"
     return str(value)
-
-
-def group_metrics(runs: Sequence[Run]) -> dict[str, dict[int, dict[str, Metric]]]:
-    """Groups metrics by test set and part of it, whole sets before their parts."""
-    found: dict[str, dict[int, dict[str, Metric]]] = {}
-    for place, run in enumerate(runs):
-        for name, metric in run.metrics.items():
-            split, dataset, rest = parts_of(name)
-            *inner, short = rest.split("/")
-            part = "/".join([split, data_name(run, dataset), *inner])
-            found.setdefault(part, {}).setdefault(place, {})[short] = metric
-    return dict(sorted(found.items(), key=lambda item: (item[0].count("/") > 1, -len(item[1]), item[0])))
-
-
-def _compare_on_set(test_set: TestSet, systems: Sequence[System], num_resamples: int) -> ComparedSet:
-    facts = read_facts(test_set)
-    judged = {system.name: (rows, system.join(rows)) for system in systems if (rows := test_set.select_judged(system))}
-    return ComparedSet(
-        test_set=test_set,
-        systems=systems,
-        facts=facts,
-        slices=measure_slices_by_system(test_set, judged, facts, num_resamples=num_resamples) if judged else [],
-        outcomes={name: outcomes for name, (_, outcomes) in judged.items()},
-    )
 
 
 def _best_first(test_set: TestSet, metrics: Mapping[str, Mapping[str, Metric]]) -> list[System]:

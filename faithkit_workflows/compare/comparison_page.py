@@ -5,14 +5,13 @@ policy forbids the network, and text from data is inserted only as text.
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
@@ -27,14 +26,13 @@ from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import Example, Prediction
 from faithkit.scores.board import Pair
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison
+from faithkit_workflows.compare.comparison import LABELS, SPANS, Comparison
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
-from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking, shorten_number
-from faithkit_workflows.compare.test_sets import METRICS, sort_values, title_of
+from faithkit_workflows.compare.sweep_ranking import Ranking, shorten_number
+from faithkit_workflows.compare.test_sets import METRICS, TITLES, sort_values
 
 MAX_PROBLEMS = 12  # further ones are folded away
-MAX_NOTES = 12
 PAIRS_NOTE = (
     "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over groups "
     "(dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where groups have several"
@@ -54,13 +52,22 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
     scripts = ["answer.js", "tables.js", *(["tips.js", "filters.js"] if has_answers else []), "report.js"]
     blocks: dict[str, Iterable[Any]] = {"report": [_table_data(comparison)]}
     if has_answers:
-        facts = [_facts(one) for one in comparison.sets]
-        blocks["sets"] = [
-            describe_set(one.test_set.name, [system.name for system in one.systems], of_set)
-            for one, of_set in zip(comparison.sets, facts, strict=True)
-        ]
-        for place, (one, of_set) in enumerate(zip(comparison.sets, facts, strict=True)):
-            blocks |= answer_blocks(place, _choose_rows(one, max_rows), of_set)
+        described = blocks["sets"] = []
+        for place, one in enumerate(comparison.sets):
+            facts = [
+                # The script has another filter for types of spans.
+                Fact("row_type" if name == "type" else name, TITLES.get(name, name), sort_values(values), values)
+                for name, values in one.facts.items()
+                if name != "span_types"
+            ]
+            described.append(describe_set(one.test_set.name, [system.name for system in one.systems], facts))
+            rows = [
+                (example, [system.predictions.get(id_) for system in one.systems], id_ in one.test_set.with_text)
+                for id_, example in one.test_set.examples.items()
+            ]
+            blocks |= answer_blocks(place, keep_first(rows, _rank_row, max_rows), facts)
+    counts = [(len(comparison.runs), "run"), (len(comparison.sets), "test set")]
+    problems = [escape_terminal(problem, 300) for problem in comparison.problems]
     write_filled_page(
         path,
         "sections.html",
@@ -68,9 +75,15 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
         styles=("style.css", "sections.css", "report.css"),
         scripts=[*scripts, "report_answers.js" if has_answers else "report_ready.js"],
         blocks=blocks,
-        summary=fill_part("summary", *_summary(comparison), MAX_PROBLEMS, file=PARTS),
+        summary=fill_part("summary", counts, list(conclusion_lines(comparison)), problems, MAX_PROBLEMS, file=PARTS),
         sections=list(_sections(comparison, max_rows)),
     )
+
+
+def _rank_row(row: tuple[Example, Sequence[Prediction | None], bool]) -> int:
+    """Ranks rows on which systems disagree first, then mistakes, then others."""
+    labels = {prediction.label for prediction in row[1] if prediction is not None}
+    return 0 if len(labels) > 1 else 1 if labels != {gold_label(row[0])} else 2
 
 
 def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
@@ -83,9 +96,10 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
     def plot(image: bytes, text: str) -> Markup:
         return fill_part("picture", f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}", "Plot", text)
 
-    for name, sweep, ranking in _named_rankings(comparison.sweeps):
-        command = best_run_command(sweep, ranking)
-        body = fill_part("sweep", sweep.notes, MAX_NOTES, command, file=PARTS)
+    rankings = [(sweep, ranking) for sweep in comparison.sweeps for ranking in sweep.rankings]
+    for place, (sweep, ranking) in enumerate(rankings):
+        name, command = f"sweep-{place}", best_run_command(sweep, ranking)
+        body = fill_part("sweep", sweep.notes, MAX_PROBLEMS, command, file=PARTS)
         title = f"Sweep {sweep.name}: the best {ranking.monitor} first"
         yield name, title, box(f"{name}-ranking", "Runs of the sweep, ranked") + body
     runs = fill_part("find_run", file=PARTS) + box("runs-table", "Runs")
@@ -124,56 +138,49 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
         yield "browser", title, fill_part("browser", chosen) + (note(line) if cut else "")
 
 
-def _named_rankings(sweeps: Sequence[RankedSweep]) -> Iterator[tuple[str, RankedSweep, Ranking]]:
-    """Lists the rankings with the ids of their sections."""
-    pairs = [(sweep, ranking) for sweep in sweeps for ranking in sweep.rankings]
-    for place, (sweep, ranking) in enumerate(pairs):
-        yield f"sweep-{place}", sweep, ranking
-
-
-def _summary(comparison: Comparison) -> tuple[list[tuple[int, str]], Sequence[str], Sequence[str]]:
-    counts = [(len(comparison.runs), "run"), (len(comparison.sets), "test set")]
-    problems = [escape_terminal(problem, 300) for problem in comparison.problems]
-    return counts, list(conclusion_lines(comparison)), problems
-
-
-def _facts(one: ComparedSet) -> list[Fact]:
-    names = {"type": "row_type"}  # the script has another filter for types of spans
-    return [
-        Fact(names.get(name, name), title_of(name), sort_values(values), values)
-        for name, values in one.facts.items()
-        if name != "span_types"
-    ]
-
-
-def _choose_rows(one: ComparedSet, max_rows: int) -> list[tuple[Example, list[Prediction | None], bool]]:
-    """Chooses rows in the files' order: those on which systems disagree, then mistakes, then others."""
-
-    def rank(row: tuple[Example, list[Prediction | None], bool]) -> int:
-        labels = {prediction.label for prediction in row[1] if prediction is not None}
-        return 0 if len(labels) > 1 else 1 if labels != {gold_label(row[0])} else 2
-
-    test_set = one.test_set
-    rows = [
-        (example, [system.predictions.get(id_) for system in one.systems], id_ in test_set.with_text)
-        for id_, example in test_set.examples.items()
-    ]
-    return keep_first(rows, rank, max_rows)
-
-
 def _table_data(comparison: Comparison) -> dict[str, Any]:
     """Collects everything but the answers as plain data, as page_files/report.js reads it."""
     names = [run.name for run in comparison.runs]
     known = dict.fromkeys(name for pair in comparison.pairs for name in pair.differences)
     tested = sorted(known, key=lambda name: (*LABELS, *SPANS, name).index(name))  # others in their order
+    parts = []
+    for part, metrics in comparison.metrics.items():
+        measured = dict.fromkeys(name for of_run in metrics.values() for name in of_run)
+        first = [name for name in (*LABELS, *SPANS) if name in measured]
+        shorts = [*first, *(name for name in measured if name not in first)]
+        values = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
+        parts.append({"name": part, "names": shorts, "rows": values})
+    rankings = [ranking for sweep in comparison.sweeps for ranking in sweep.rankings]
+    confusions = {
+        # Gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed).
+        one.test_set.name: {
+            name: np.bincount(each.gold.astype(np.intp) * 3 + each.called, minlength=6).reshape(2, 3).tolist()
+            for name, each in one.outcomes.items()
+        }
+        for one in comparison.sets
+    }
+    slices = []
+    for one in comparison.sets:
+        cells = [
+            [
+                TITLES.get(part.field, part.field),
+                part.value,
+                part.num_rows,
+                round_score(part.hallucinated),
+                [[_metric_data(part.metrics[system].get(name)) for name in METRICS] for system in one.outcomes],
+            ]
+            for part in one.slices
+        ]
+        if cells:
+            slices.append({"name": one.test_set.name, "systems": list(one.outcomes), "rows": cells})
     return {
         "settings": list(comparison.settings),
         "runs": [
             [run.name, run.script, str(run.state), str(run.began or "–"), *values]
             for run, *values in zip(comparison.runs, *comparison.settings.values(), strict=True)
         ],
-        "metrics": [_metrics_data(part, metrics, names) for part, metrics in comparison.metrics.items()],
-        "sweeps": [_ranking_data(name, ranking) for name, _, ranking in _named_rankings(comparison.sweeps)],
+        "metrics": parts,
+        "sweeps": [_ranking_data(f"sweep-{place}", ranking) for place, ranking in enumerate(rankings)],
         "tested": tested,
         "pairs": [
             {"name": one.test_set.name, "rows": rows}
@@ -181,11 +188,8 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
             if (rows := [_pair_data(pair) for pair in comparison.pairs if pair.test_set == one.test_set.name])
         ],
         "sliced": METRICS,
-        "slices": [_slices_data(one) for one in comparison.sets if one.slices],
-        "confusions": {
-            one.test_set.name: {name: _count_confusions(outcomes) for name, outcomes in one.outcomes.items()}
-            for one in comparison.sets
-        },
+        "slices": slices,
+        "confusions": confusions,
     }
 
 
@@ -206,14 +210,6 @@ def _ranking_data(name: str, ranking: Ranking) -> dict[str, Any]:
     return {"name": name, "keys": keys, "monitor": ranking.monitor, "test": test, "rows": rows}
 
 
-def _metrics_data(part: str, metrics: Mapping[int, Mapping[str, Metric]], names: Sequence[str]) -> dict[str, Any]:
-    known = dict.fromkeys(name for of_run in metrics.values() for name in of_run)
-    first = [name for name in (*LABELS, *SPANS) if name in known]
-    shorts = [*first, *(name for name in known if name not in first)]
-    rows = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
-    return {"name": part, "names": shorts, "rows": rows}
-
-
 def _metric_data(metric: Metric | None) -> list[Any] | None:
     return None if metric is None else [round_score(metric.value), round_score(metric.low), round_score(metric.high)]
 
@@ -232,25 +228,3 @@ def _pair_data(pair: Pair) -> dict[str, Any]:
         "differences": differences,
         "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
     }
-
-
-def _count_confusions(outcomes: Outcomes) -> list[list[int]]:
-    """Counts gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed)."""
-    counts = np.bincount(outcomes.gold.astype(np.intp) * 3 + outcomes.called, minlength=6)
-    found: list[list[int]] = counts.reshape(2, 3).tolist()
-    return found
-
-
-def _slices_data(one: ComparedSet) -> dict[str, Any]:
-    systems = list(one.outcomes)
-    rows = [
-        [
-            title_of(part.field),
-            part.value,
-            part.num_rows,
-            round_score(part.hallucinated),
-            [[_metric_data(part.metrics[system].get(name)) for name in METRICS] for system in systems],
-        ]
-        for part in one.slices
-    ]
-    return {"name": one.test_set.name, "systems": systems, "rows": rows}

@@ -1,6 +1,8 @@
 """Plots the comparison as SVG: learning curves, precision-recall curves, and reliability diagrams."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +24,26 @@ MAX_LINES = len(COLOURS)  # further runs are thin and grey
 MAX_PANELS = 6
 MAX_POINTS = 400  # of a curve
 NUM_BINS = 10
-MIN_STEPS = 12  # shorter curves have a mark at each step
 GREY = "#999999"
 FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
 
 def plot_curves(runs: Sequence[Run]) -> bytes | None:
     """Plots the learning curves, a panel for each metric; None if nothing was logged."""
-    curves = {place: found for place, run in enumerate(runs) if (found := _read_curves(run))}
-    names = _choose_curves(list(curves.values()))
+    curves: dict[int, dict[str, Curve]] = {}
+    for place, run in enumerate(runs):
+        with suppress(OSError):
+            if run.curves is not None and (found := read_curves(run.curves)):
+                curves[place] = found
+    # Losses and validation come first, then the metrics of most runs; one point is not a curve.
+    counts = Counter(name for found in curves.values() for name, curve in found.items() if len(curve) > 1)
+
+    def rank(name: str) -> tuple[int, int, str]:
+        short = name if name in FIRST_CURVES else name.rpartition("/")[2]
+        place = FIRST_CURVES.index(short) if short in FIRST_CURVES else len(FIRST_CURVES)
+        return place, -counts[name], name
+
+    names = sorted(counts, key=rank)[:MAX_PANELS]
     if not names:
         return None
 
@@ -49,7 +62,7 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
                 style: dict[str, Any] = {"color": GREY, "linewidth": 0.6, "alpha": 0.5}
                 if line < MAX_LINES:
                     style = _line_style(line) | {"label": plot_name(runs[place].name)}
-                    style |= {"marker": MARKERS[line], "markersize": 3} if len(points) < MIN_STEPS else {}
+                    style |= {"marker": MARKERS[line], "markersize": 3} if len(points) < 12 else {}
                 axes.plot(*zip(*points, strict=True), **style)
             axes.set_title(plot_name(name))
             axes.set_xlabel("step")
@@ -59,29 +72,6 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
         return figure
 
     return render_svg(draw)
-
-
-def _read_curves(run: Run) -> dict[str, Curve]:
-    try:
-        return read_curves(run.curves) if run.curves is not None else {}
-    except OSError:
-        return {}
-
-
-def _choose_curves(curves: Sequence[Mapping[str, Curve]]) -> list[str]:
-    """Chooses the metrics to plot: losses and validation first, then those of most runs; one point is not a curve."""
-    counts: dict[str, int] = {}
-    for found in curves:
-        for name, curve in found.items():
-            if len(curve) > 1:
-                counts[name] = counts.get(name, 0) + 1
-
-    def rank(name: str) -> tuple[int, int, str]:
-        short = name if name in FIRST_CURVES else name.rpartition("/")[2]
-        place = FIRST_CURVES.index(short) if short in FIRST_CURVES else len(FIRST_CURVES)
-        return place, -counts[name], name
-
-    return sorted(counts, key=rank)[:MAX_PANELS]
 
 
 def plot_precision_recall(compared: ComparedSet) -> bytes | None:

@@ -1,7 +1,7 @@
 """Formats the comparison of runs for the terminal: sweeps, settings, metrics, and paired differences."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -16,11 +16,11 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.reports.write_reports import suggest_by_verdict
 from faithkit.runs.run import TRAIN
-from faithkit.scores.board import Pair
+from faithkit.scores.board import Pair, conclude_by
 from faithkit.scores.measures import is_lower_better
 from faithkit.statistics.conclusion import read_conclusions
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import MISSING, Comparison, conclude_pair, main_metric
+from faithkit_workflows.compare.comparison import MISSING, Comparison, main_metric
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
 
 MAX_RUNS = 30  # of a table; the page has all
@@ -44,10 +44,37 @@ def print_comparison(comparison: Comparison, *, against: str | None = None) -> N
         against: A run; only the pairs with it are shown.
     """
     tables = [table for sweep in comparison.sweeps for table in ranking_tables(sweep)]
-    tables.append(_settings_table(comparison))
+    ranks = {name: rank for rank, name in enumerate(FIRST_SETTINGS)}
+    last = {key: ranks.get(key.rpartition(".")[2], len(ranks)) for key in comparison.settings}
+    keys = sorted(comparison.settings, key=lambda key: (last[key], key.count("."), key))
+    table = new_text_table("runs, and the settings that differ", ["run", "script", "settings"], no_wrap=["script"])
+    for place, run in enumerate(comparison.runs[:MAX_RUNS]):
+        given = {key: comparison.settings[key][place] for key in keys}
+        settings = [f"{key}={value}" for key, value in given.items() if value != MISSING]
+        lines = [_shorten(line) for line in settings[:MAX_SETTINGS]]
+        if len(settings) > MAX_SETTINGS:
+            lines.append(f"and {len(settings) - MAX_SETTINGS:,} more")
+        cells = [Text(_shorten(run.name)), Text(f"{run.script or '-'}\n{run.state}"), Text("\n".join(lines))]
+        table.add_row(*cells, end_section=True)
+    table.caption = Text(_further_runs(len(comparison.runs)))
+    tables.append(table)
     for part, metrics in comparison.metrics.items():
-        if part.count("/") == 1:
-            tables.append(_metrics_table(part, metrics, comparison))
+        if part.count("/") != 1:
+            continue
+        values = {name: [of_run[name].value for of_run in metrics.values() if name in of_run] for name in SHOWN}
+        if values["f1"]:  # which is the same for responses
+            values["response_f1"] = []
+        known = sorted({name for of_run in metrics.values() for name in of_run})
+        first, *_ = names = ([name for name in SHOWN if any(values[name])] or known)[:MAX_METRICS]
+        end, sign = ("lowest", 1) if is_lower_better(first) else ("highest", -1)
+        order = {n: sign * found[first].value if first in found else float("inf") for n, found in metrics.items()}
+        rows = (
+            [_shorten(comparison.runs[n].name), *(_format(metrics[n].get(name)) for name in names)]
+            for n in sorted(order, key=order.__getitem__)[:MAX_RUNS]
+        )
+        lines = [_further_runs(len(order)) or "95% intervals over groups"]
+        title = f"{part}: the {end} {first} first"
+        tables.append(new_number_table(title, "run", names, rows, caption=lines, min_width=16))
     by_set: dict[str, list[Pair]] = {}
     for pair in comparison.pairs:
         if against is None or against in (pair.first, pair.second):
@@ -97,45 +124,6 @@ def best_run_command(sweep: RankedSweep, ranking: Ranking) -> str:
     return shlex.join(["faithkit", "train", *sweep.record.command(ranking.runs[0].job)])
 
 
-def _settings_table(comparison: Comparison) -> Table:
-    keys = sorted(comparison.settings, key=_setting_rank)
-    table = new_text_table("runs, and the settings that differ", ["run", "script", "settings"], no_wrap=["script"])
-    for place, run in enumerate(comparison.runs[:MAX_RUNS]):
-        values = {key: comparison.settings[key][place] for key in keys}
-        settings = [f"{key}={value}" for key, value in values.items() if value != MISSING]
-        lines = [_shorten(line) for line in settings[:MAX_SETTINGS]]
-        if len(settings) > MAX_SETTINGS:
-            lines.append(f"and {len(settings) - MAX_SETTINGS:,} more")
-        cells = [Text(_shorten(run.name)), Text(f"{run.script or '-'}\n{run.state}"), Text("\n".join(lines))]
-        table.add_row(*cells, end_section=True)
-    table.caption = Text(_further_runs(len(comparison.runs)))
-    return table
-
-
-def _setting_rank(key: str) -> tuple[int, int, str]:
-    last = key.rpartition(".")[2]
-    place = FIRST_SETTINGS.index(last) if last in FIRST_SETTINGS else len(FIRST_SETTINGS)
-    return place, key.count("."), key
-
-
-def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], comparison: Comparison) -> Table:
-    values = {name: [of_run[name].value for of_run in metrics.values() if name in of_run] for name in SHOWN}
-    if values["f1"]:  # which is the same for responses
-        values["response_f1"] = []
-    names = [name for name in SHOWN if any(values[name])] or sorted({n for of_run in metrics.values() for n in of_run})
-    first, *_ = names = names[:MAX_METRICS]
-    end, sign = ("lowest", 1) if is_lower_better(first) else ("highest", -1)
-    places = sorted(
-        metrics, key=lambda place: sign * metrics[place][first].value if first in metrics[place] else float("inf")
-    )
-    rows = (
-        [_shorten(comparison.runs[place].name), *(_format(metrics[place].get(name)) for name in names)]
-        for place in places[:MAX_RUNS]
-    )
-    lines, title = [_further_runs(len(places)) or "95% intervals over groups"], f"{part}: the {end} {first} first"
-    return new_number_table(title, "run", names, rows, caption=lines, min_width=16)
-
-
 def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
     shown = sorted(pairs, key=lambda pair: pair.differences[main_metric(pair)].p_value)[:MAX_PAIRS]
     heads = ["difference", "p (Holm)", "only one right", "McNemar's p (Holm)"]
@@ -174,7 +162,9 @@ def conclusion_lines(comparison: Comparison, *, against: str | None = None) -> I
     best: dict[str, str] = {}  # the first pair of a test set has its best system
     for pair in comparison.pairs:
         if (against or best.setdefault(pair.test_set, pair.first)) in (pair.first, pair.second):
-            yield escape_terminal(f"{pair.test_set}: {conclude_pair(pair).text}")
+            name = main_metric(pair)
+            conclusion = conclude_by(name, pair.first, pair.second, pair.differences[name])
+            yield escape_terminal(f"{pair.test_set}: {conclusion.text}")
     if comparison.sets:
         run = comparison.sets[0].systems[0].run
         checkpoint = str(run.folder if run.script == TRAIN else run.config.get("checkpoint") or "")

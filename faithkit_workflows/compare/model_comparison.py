@@ -19,23 +19,13 @@ from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.scores.board import Board, Pair
 from faithkit.scores.measures import MACRO_F1, titles_of
 from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, share
-from faithkit.statistics.conclusion import (
-    MIN_GROUPS,
-    MIN_ROWS,
-    SMALLEST,
-    Decision,
-    Test,
-    has_enough_rows,
-)
+from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, SMALLEST, Decision, Test, has_enough_rows
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
 
 MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
-MIN_SHARE = 0.5  # of the rows; a model that judged fewer is left out
-SIGNIFICANT = 0.05
 BETTER, EQUIVALENT = "better than", f"equivalent (within {100 * SMALLEST:.0f} points) to"
 UNDECIDED = "not shown to be better than"  # too few rows to decide
-POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
 BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
 FALSE_ALARMS = "false_alarms"
 TITLES = titles_of((MACRO_F1, "accuracy"))
@@ -111,11 +101,13 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         UserError: Fewer than two have.
     """
     judged = {one.name: [row for row in rows if row.id in one.answers] for one in asked}
-    answers = {
-        one.name: one.answers for one in asked if judged[one.name] and len(judged[one.name]) >= MIN_SHARE * len(rows)
-    }
-    notes = [_describe_failures(one, len(judged[one.name]), len(rows), one.name in answers) for one in asked]
-    notes = [note for note in notes if note]
+    answers = {one.name: one.answers for one in asked if judged[one.name] and len(judged[one.name]) >= 0.5 * len(rows)}
+    notes = []
+    for one in asked:
+        if missing := len(rows) - len(judged[one.name]):
+            reasons = "; ".join(f"{reason} ({count:,})" for reason, count in one.problems.most_common(3))
+            end = "" if one.name in answers else " It is left out."
+            notes.append(f"{one.name} has no verdict on {missing:,} of {len(rows):,} rows: {reasons}.{end}")
     notes += [
         f"{one.name}: {number:,} replies came from the cache; its time and cost are those of the others only."
         for one in asked
@@ -132,6 +124,13 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         notes.append(f"{len(labelled):,} of {len(common):,} rows have a label: accuracy is measured on these.")
     groups = [row.group for row in common]
     shares = {name: share([of[row.id].label == HALLUCINATED for row in common], groups) for name, of in answers.items()}
+    # To label first: the rows on which labels divide most evenly, and at random where this is equal. Not by
+    # probability: rows on which a model is surest are those on which it is right most often.
+    minority = {}
+    for row in common:
+        called = sum(of_model[row.id].label == HALLUCINATED for of_model in answers.values())
+        minority[row.id] = min(called, len(answers) - called)
+    differing = [row for row in common if row.label is None and minority[row.id]]
     return ModelComparison(
         asked=asked,
         names=list(answers),
@@ -141,17 +140,9 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         shares={name: metric for name, metric in shares.items() if metric is not None},
         agreements={both: _agree(common, answers, *both) for both in combinations(answers, 2)},
         accuracy=measure_accuracy(labelled, answers) if labelled else None,
-        to_label=choose_to_label([row for row in common if row.label is None], answers)[:num_to_label],
+        to_label=sorted(differing, key=lambda row: (-minority[row.id], group_hash(row.id)))[:num_to_label],
         notes=notes,
     )
-
-
-def _describe_failures(model: AskedModel, num_judged: int, num_rows: int, is_compared: bool) -> str:
-    if num_judged == num_rows:
-        return ""
-    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in model.problems.most_common(3))
-    end = "" if is_compared else " It is left out."
-    return f"{model.name} has no verdict on {num_rows - num_judged:,} of {num_rows:,} rows: {reasons}.{end}"
 
 
 def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -> Mapping[str, Metric]:
@@ -159,20 +150,6 @@ def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -
     groups = [row.group for row in rows]
     is_grouped = len(set(groups)) >= MIN_GROUPS_OF_SHARE
     return measure_agreement(one, other, groups if is_grouped else [row.id for row in rows]).metrics
-
-
-def choose_to_label(rows: Sequence[Example], answers: Answers) -> list[Example]:
-    """Sorts the rows on which labels differ by how evenly they divide, and at random where this is equal.
-
-    Not by probability: rows on which a model is surest are those on which it is right most often.
-    """
-
-    def disagreement(row: Example) -> int:
-        called = sum(of_model[row.id].label == HALLUCINATED for of_model in answers.values())
-        return min(called, len(answers) - called)
-
-    differing = [row for row in rows if disagreement(row)]
-    return sorted(differing, key=lambda row: (-disagreement(row), group_hash(row.id)))
 
 
 def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
@@ -236,7 +213,7 @@ def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> s
 
     def relation(name: str) -> str:
         verdict = tests[name].verdict
-        if verdict is Decision.BETTER and p_values[name] < SIGNIFICANT:
+        if verdict is Decision.BETTER and p_values[name] < 0.05:
             return BETTER
         return EQUIVALENT if verdict is Decision.LEVEL else UNDECIDED
 
@@ -253,7 +230,8 @@ def describe_missing_rows(undecided: Sequence[Difference]) -> str:
     """
     found = min(undecided, key=lambda one: abs(one.value))
     wanted = max(abs(found.value), SMALLEST)
-    by_width, by_groups = (POWER * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
+    power = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
+    by_width, by_groups = (power * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
     more = math.ceil(round(found.n * (max(by_width, by_groups) - 1), 6))
     if more <= 0:
         return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"

@@ -15,13 +15,7 @@ from faithkit.environment import environment
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import write_jsonl
 from faithkit.pages.page import describe_set
-from faithkit.pages.page_parts import (
-    Fact,
-    answer_blocks,
-    fill_part,
-    keep_first,
-    write_filled_page,
-)
+from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, keep_first, write_filled_page
 from faithkit.pages.page_tables import (
     escape_terminal,
     format_metric,
@@ -34,8 +28,8 @@ from faithkit.records import HALLUCINATED, Example
 from faithkit.reports.score_table import Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.target import passages_of, question_of
-from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
-from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, TITLES, Accuracy, ModelComparison
+from faithkit_workflows.compare.asked_models import FROM_CACHE
+from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, TITLES, ModelComparison
 from faithkit_workflows.tables.scored_rows import write_table
 
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
@@ -66,10 +60,44 @@ def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, 
     if (folder / TO_LABEL).exists():
         found.notes.append(f"{TO_LABEL} was written before and may have labels: it is kept. Delete it for a new one.")
     elif found.to_label:
-        write_table(folder / TO_LABEL, [_to_label(row) for row in found.to_label], ",")
+        to_label = []
+        for row in found.to_label:  # under names that every command finds
+            passages, question = list(passages_of(row)), question_of(row)
+            turns = [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
+            is_question = row.history == alternate([question])
+            cells: dict[str, Any] = {
+                "id": row.id,
+                "group": row.group,
+                "context": _as_cell(passages[0]) if len(passages) == 1 else dumps(passages),
+                "question": _as_cell(question) if is_question or not turns else dumps(turns),
+                "answer": row.response,
+                "label": "",
+            }
+            to_label.append(cells)
+        write_table(folder / TO_LABEL, to_label, ",")
     write_json(folder / REPORT, _to_dict(found) | {"config": config, "environment": environment()})
-    write_jsonl(folder / ANSWERS, _verdicts(found))
-    _write_page(folder / PAGE, found)
+    lines = []
+    for row in found.rows:
+        verdicts = {one.name: one.answers[row.id].to_dict() for one in found.asked if row.id in one.answers}
+        kept = {name: {key: one[key] for key in ("label", "score", "spans")} for name, one in verdicts.items()}
+        lines.append({"id": row.id, "label": row.label, "verdicts": kept})
+    write_jsonl(folder / ANSWERS, lines)
+    names = found.names
+    called = {row.id: sum(found.answers[name][row.id].label == HALLUCINATED for name in names) for row in found.common}
+    values = [f"{number} of {len(names)} models call it hallucinated" for number in range(len(names) + 1)]
+    fact = Fact("called", "Models", values, {id_: values[number] for id_, number in called.items()})
+    shown = keep_first(found.common, lambda row: called[row.id] in (0, len(names)), MAX_ROWS)
+    rows = [(row, [found.answers[name][row.id] for name in names], True) for row in shown]
+    write_filled_page(
+        folder / PAGE,
+        "sections.html",
+        title="Comparison of models",
+        styles=("style.css", "sections.css", "page.css", "report.css"),
+        scripts=("answer.js", "tips.js", "filters.js", "report_ready.js"),
+        blocks={"sets": [describe_set("rows", names, [fact], noun="model")], **answer_blocks(0, rows, [fact])},
+        summary=fill_part("notes", found.lines, "summary"),
+        sections=list(_sections(found, rows)),
+    )
 
 
 def print_comparison(folder: Path, found: ModelComparison) -> None:
@@ -111,20 +139,6 @@ def accuracy_table(found: ModelComparison, *, bounds: Collection[str] | None = N
     return score_table("Accuracy", "model", heads, rows, bounds=bounds, caption=lines)
 
 
-def pairs_table(accuracy: Accuracy) -> Table:
-    """Shows the tests of every two models."""
-    rows = []
-    for pair in accuracy.pairs:
-        one, mcnemar = pair.differences[accuracy.metric], pair.mcnemar
-        assert mcnemar is not None, "rows have labels"
-        alone = f"{mcnemar.first_alone:,} / {mcnemar.second_alone:,}"
-        p_values = format_p(pair.corrected[accuracy.metric]), format_p(mcnemar.corrected)
-        rows.append([pair.first, pair.second, format_percent(one.metric), p_values[0], alone, p_values[1]])
-    heads = (f"{TITLES[accuracy.metric]}, difference", "p (Holm)", "right alone", "McNemar's p (Holm)")
-    lines = ["first minus second, paired bootstrap over groups", "right alone: rows on which only one of them is right"]
-    return new_number_table("Every two models", ("first", "second"), heads, rows, caption=lines)
-
-
 def share_table(found: ModelComparison) -> Table:
     """Shows how much each model calls hallucinated."""
     costs = {one.name: one.costs for one in found.asked}
@@ -145,14 +159,6 @@ def agreement_table(found: ModelComparison) -> Table:
     return new_number_table("Agreement", ("first", "second"), ("same label, percent", "kappa"), rows, caption=[line])
 
 
-def cost_table(asked: Sequence[AskedModel]) -> Table:
-    """Shows the time of each model, and what servers have counted."""
-    heads = {key: head for key, head in COSTS.items() if any(key in one.costs for one in asked)}
-    rows = [[one.name, *(_format_cost(one.costs, key) for key in heads)] for one in asked]
-    line = "seconds of wall and CPU time are for 100 rows, after the first; loading ends with the first verdict"
-    return new_number_table("Time and cost", "model", heads.values(), rows, caption=[line])
-
-
 def _format_cost(costs: Mapping[str, float], key: str) -> str:
     is_rate = key in ("seconds", "cpu_seconds")
     if key not in costs or (is_rate and not costs["rows"]):
@@ -161,31 +167,9 @@ def _format_cost(costs: Mapping[str, float], key: str) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
-def _to_label(row: Example) -> dict[str, Any]:
-    """Makes a row to label, under names that every command finds; the label stays empty."""
-    passages, question = list(passages_of(row)), question_of(row)
-    turns = [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
-    is_question = row.history == alternate([question])
-    return {
-        "id": row.id,
-        "group": row.group,
-        "context": _as_cell(passages[0]) if len(passages) == 1 else dumps(passages),
-        "question": _as_cell(question) if is_question or not turns else dumps(turns),
-        "answer": row.response,
-        "label": "",
-    }
-
-
 def _as_cell(text: str) -> str:
     """Writes a text; one that looks like a list is written as the only item of a list."""
     return dumps([text]) if text.lstrip().startswith("[") else text
-
-
-def _verdicts(found: ModelComparison) -> Iterator[dict[str, Any]]:
-    for row in found.rows:
-        verdicts = {one.name: one.answers[row.id].to_dict() for one in found.asked if row.id in one.answers}
-        kept = {name: {key: one[key] for key in ("label", "score", "spans")} for name, one in verdicts.items()}
-        yield {"id": row.id, "label": row.label, "verdicts": kept}
 
 
 def _to_dict(found: ModelComparison) -> dict[str, Any]:
@@ -214,36 +198,34 @@ def _to_dict(found: ModelComparison) -> dict[str, Any]:
     }
 
 
-def _write_page(path: Path, found: ModelComparison) -> None:
-    names = found.names
-    called = {row.id: sum(found.answers[name][row.id].label == HALLUCINATED for name in names) for row in found.common}
-    values = [f"{number} of {len(names)} models call it hallucinated" for number in range(len(names) + 1)]
-    fact = Fact("called", "Models", values, {id_: values[number] for id_, number in called.items()})
-    kept = keep_first(found.common, lambda row: called[row.id] in (0, len(names)), MAX_ROWS)
-    rows = [(row, [found.answers[name][row.id] for name in names], True) for row in kept]
-    write_filled_page(
-        path,
-        "sections.html",
-        title="Comparison of models",
-        styles=("style.css", "sections.css", "page.css", "report.css"),
-        scripts=("answer.js", "tips.js", "filters.js", "report_ready.js"),
-        blocks={"sets": [describe_set("rows", names, [fact], noun="model")], **answer_blocks(0, rows, [fact])},
-        summary=fill_part("notes", found.lines, "summary"),
-        sections=list(_sections(found, rows)),
-    )
-
-
 def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, Markup]]:
     accuracy = found.accuracy
     if accuracy is not None:
-        tables = [accuracy_table(found), pairs_table(accuracy)]
-        yield "accuracy", "Accuracy on labelled rows", _tables(*tables) + fill_part("notes", accuracy.notes)
+        tests = []
+        for pair in accuracy.pairs:
+            one, mcnemar = pair.differences[accuracy.metric], pair.mcnemar
+            assert mcnemar is not None, "rows have labels"
+            alone = f"{mcnemar.first_alone:,} / {mcnemar.second_alone:,}"
+            p_values = format_p(pair.corrected[accuracy.metric]), format_p(mcnemar.corrected)
+            tests.append([pair.first, pair.second, format_percent(one.metric), p_values[0], alone, p_values[1]])
+        heads = (f"{TITLES[accuracy.metric]}, difference", "p (Holm)", "right alone", "McNemar's p (Holm)")
+        lines = [
+            "first minus second, paired bootstrap over groups",
+            "right alone: rows on which only one of them is right",
+        ]
+        table = new_number_table("Every two models", ("first", "second"), heads, tests, caption=lines)
+        body = _tables(accuracy_table(found), table) + fill_part("notes", accuracy.notes)
+        yield "accuracy", "Accuracy on labelled rows", body
     tables = [share_table(found), agreement_table(found)]
     yield "agreement", "Verdicts and agreement", _tables(*tables)
     if found.to_label:
         lines = [f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]
         yield "label", "Label first", fill_part("notes", lines)
-    yield "cost", "Time and cost", _tables(cost_table(found.asked))
+    shown = {key: head for key, head in COSTS.items() if any(key in one.costs for one in found.asked)}
+    costs = [[one.name, *(_format_cost(one.costs, key) for key in shown)] for one in found.asked]
+    line = "seconds of wall and CPU time are for 100 rows, after the first; loading ends with the first verdict"
+    table = new_number_table("Time and cost", "model", shown.values(), costs, caption=[line])
+    yield "cost", "Time and cost", _tables(table)
     if found.notes:
         yield "left-out", "What was not compared", fill_part("notes", found.notes)
     has_marks = any(one.spans for _, answers, _ in rows for one in answers)

@@ -151,20 +151,18 @@ def _rank(monitor: str, is_lower_better: bool, runs: Sequence[RankedRun]) -> Ran
         by_settings.setdefault(key(one, left_out), []).append(one)
     names = {one.test[0] for one in runs if one.test is not None}
     test_name = names.pop() if len(names) == 1 else None
-    rows = sorted((_row(dict(settings), of_row, test_name) for settings, of_row in by_settings.items()), key=order)
+    rows = []
+    for settings, of_row in by_settings.items():
+        tests = [one.test[1] for one in of_row if one.test is not None] if test_name else []
+        validation, test = of_row[0].chosen.metric, tests[0] if tests else None
+        if len(of_row) > 1:
+            validation = average_runs([one.chosen.metric.value for one in of_row], kind=kind_of(monitor))
+            test = None
+            if test_name and len(tests) == len(of_row):
+                test = average_runs([one.value for one in tests], kind=kind_of(test_name))
+        rows.append(RankedRow(settings=dict(settings), runs=of_row, validation=validation, test=test))
+    rows.sort(key=order)
     return Ranking(monitor=monitor, is_lower_better=is_lower_better, test_name=test_name, rows=rows)
-
-
-def _row(settings: Mapping[str, str], runs: Sequence[RankedRun], test_name: str | None) -> RankedRow:
-    tests = [one.test[1] for one in runs if one.test is not None] if test_name else []
-    if len(runs) == 1:
-        validation, test = runs[0].chosen.metric, tests[0] if tests else None
-    else:
-        validation = average_runs([one.chosen.metric.value for one in runs], kind=kind_of(runs[0].chosen.monitor))
-        test = None
-        if test_name and len(tests) == len(runs):
-            test = average_runs([one.value for one in tests], kind=kind_of(test_name))
-    return RankedRow(settings=settings, runs=runs, validation=validation, test=test)
 
 
 def _notes(record: SweepRecord, rankings: Sequence[Ranking]) -> list[str]:

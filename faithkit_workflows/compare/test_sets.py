@@ -2,9 +2,9 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from faithkit.embedded_name import data_path, display_name
@@ -18,7 +18,6 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.runs.run import Run
 from faithkit.statistics.metric import Metric
 
-IDENTITY = {"gold", "response", "knowledge"}  # rows that differ in these are different rows, whatever their id
 FACT = "fact "  # prefix of facts, which may have the name of a field
 
 
@@ -79,7 +78,13 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
     """Reads the predictions of all runs and joins them by test set; messages are in `problems`."""
     found: dict[str, TestSet] = {}
     for run in runs:
-        files = [(data_name(run, _dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
+        files = []
+        for stem, path in run.predictions.items():
+            dataset = None
+            with suppress(UserError, OSError, KeyError, TypeError):  # a file without a record is named by itself
+                dataset = read_strict_json(path.with_suffix(".origin.json"), hint="")["rows"]["dataset"]
+            dataset = dataset if isinstance(dataset, str) and dataset else stem
+            files.append((data_name(run, dataset), stem, path))
         names = [name for name, _, _ in files]
         for name, stem, path in files:
             test_set = found.setdefault(name, TestSet(name))
@@ -87,45 +92,31 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
             read = read_predicted_rows(path)
             test_set.problems += [f"{system}: {problem}" for problem in read.problems]
             if read.rows:
-                rows = {id_: _with_source(row, stem, name) for id_, row in read.rows.items()}
-                measured = _read_measured(run.folder / "scores" / f"{stem}.jsonl", test_set.problems)
+                rows = dict(read.rows)
+                for id_, row in read.rows.items():
+                    # A row without a source has the name of the file, and gets that of the test set.
+                    if row.example.split == UNKNOWN_SPLIT and row.example.source == stem != name:
+                        rows[id_] = replace(row, example=replace(row.example, source=name))
+                scores, lines = run.folder / "scores" / f"{stem}.jsonl", list[dict[str, Any]]()
+                try:
+                    lines += read_jsonl(scores) if scores.is_file() else ()
+                except UserError as error:
+                    lines = []
+                    test_set.problems.append(f"{scores.name} of scores cannot be read: {error.problem}")
+                by_id = {str(line.get("id")): line for line in lines}
+                measured = {
+                    id_: {k: v for k, v in line.items() if isinstance(v, int | float)} for id_, line in by_id.items()
+                }
                 _add(test_set, System(system, run, {}, measured), rows)
     for test_set in found.values():
         _check(test_set)
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
 
 
-def _read_measured(path: Path, problems: list[str]) -> dict[str, dict[str, float]]:
-    """Reads the numbers of each response by id; none where responses were not measured."""
-    try:
-        rows = {str(row.get("id")): row for row in read_jsonl(path)} if path.is_file() else {}
-    except UserError as error:
-        problems.append(f"{path.name} of scores cannot be read: {error.problem}")
-        return {}
-    return {id_: {k: v for k, v in row.items() if isinstance(v, int | float)} for id_, row in rows.items()}
-
-
 def data_name(run: Run, dataset: str) -> str:
     """Returns the display name of a dataset of a run."""
     block = run.config.get("benchmark") or run.config.get("data")
     return display_name(dataset, data_path(block)) if isinstance(block, Mapping) else dataset
-
-
-def _dataset_of(path: Path, default: str) -> str:
-    """Reads the name of the test set from the record next to a predictions file, if there is one."""
-    try:
-        found = read_strict_json(path.with_suffix(".origin.json"), hint="")["rows"]["dataset"]
-    except (UserError, OSError, KeyError, TypeError):
-        return default
-    return found if isinstance(found, str) and found else default
-
-
-def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
-    """Sets the source of a row without one to the test set, because it would be the name of the file."""
-    example = row.example
-    if example.split != UNKNOWN_SPLIT or example.source != stem or stem == name:
-        return row
-    return replace(row, example=replace(example, source=name))
 
 
 def _add(test_set: TestSet, system: System, rows: Mapping[str, PredictedRow]) -> None:
@@ -144,13 +135,15 @@ def _add(test_set: TestSet, system: System, rows: Mapping[str, PredictedRow]) ->
             differing = {key for key in both if old[key] != new[key]}
             if "split" not in both:  # a line without a split may have no source either
                 differing.discard("source")
-            if differing & IDENTITY:
+            if differing & {"gold", "response", "knowledge"}:  # different rows, whatever their id
                 num_other += 1
                 continue
             num_differing += bool(differing)
             fields |= differing
             if missing := new.keys() - old.keys():
-                test_set.examples[id_] = _complete(known, row.example, missing)
+                values = {k: getattr(row.example, k) for k in missing if k != "gold" and not k.startswith(FACT)}
+                facts = {fact: value for fact, value in row.example.meta.items() if FACT + fact in missing}
+                test_set.examples[id_] = replace(known, **values, meta={**known.meta, **facts})
         if row.has_text:
             test_set.with_text.add(id_)
         predictions[id_] = row.prediction
@@ -187,13 +180,6 @@ def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None} | facts
 
 
-def _complete(known: Example, new: Example, fields: Collection[str]) -> Example:
-    """Takes these fields from the new row, and all others from the known one."""
-    values = {key: getattr(new, key) for key in fields if key != "gold" and not key.startswith(FACT)}
-    facts = {fact: value for fact, value in new.meta.items() if FACT + fact in fields}
-    return replace(known, **values, meta={**known.meta, **facts})
-
-
 def _check(test_set: TestSet) -> None:
     """Adds what cannot be compared to the problems."""
     total = len(test_set.examples)
@@ -221,12 +207,7 @@ TITLES: Mapping[str, str] = {
     **{"source": "Dataset", "split": "Split"},
     **{name: name.replace("_", " ").capitalize() for name in FACTS},
     **{"model": "Generator", "model_name": "Generator"},
-    **{
-        "tags": "Tags",
-        "span_types": "Types of spans",
-        "history": "Turns before",
-        "knowledge": "Words of knowledge",
-    },
+    **{"tags": "Tags", "span_types": "Types of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
 }
 MAX_VALUES = 25  # fields with more values are left out
 TURNS = (0, 1, 2, 3, 5, 9)  # the first value of each bin of the history's length
@@ -245,37 +226,30 @@ class Slice:
     metrics: Mapping[str, Mapping[str, Metric]]
 
 
-def title_of(name: str) -> str:
-    """Returns the display name of a field; a user's column keeps its name."""
-    return TITLES.get(name, name)
-
-
 def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
     """Finds the fields with several values: for each field the value of each row that has one, by id."""
     columns = (name for one in test_set.examples.values() if one.source in USER_SOURCES for name in one.meta)
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
-        for name, value in _facts(example, has_text=id_ in test_set.with_text):
+        facts = {"source": example.source, "split": example.split}
+        names = example.meta if example.source in USER_SOURCES else FACTS
+        facts |= {name: str(example.meta[name]) for name in names if name in example.meta}
+        if example.tags:
+            facts["tags"] = ", ".join(example.tags)
+        if example.spans:
+            facts["span_types"] = ", ".join(sorted({span.label for span in example.spans}))
+        if id_ in test_set.with_text:
+            facts["history"] = _bin(len(example.history), TURNS)
+            facts["knowledge"] = _bin(len(example.knowledge.split()), WORDS)
+        for name, value in facts.items():
             found[name][id_] = value
     few = {name: values for name, values in found.items() if 1 < len(set(values.values())) <= MAX_VALUES}
-    distinct: dict[tuple[str, ...], str] = {}
+    distinct: dict[tuple[int, ...], str] = {}
     for name, values in few.items():  # fields that divide the rows in the same way are shown once
-        distinct.setdefault(tuple(_pattern(test_set, values)), name)
+        numbers: dict[str, int] = {}
+        pattern = (numbers.setdefault(values[id_], len(numbers)) if id_ in values else -1 for id_ in test_set.examples)
+        distinct.setdefault(tuple(pattern), name)
     return {name: few[name] for name in few if name in distinct.values()}
-
-
-def _facts(example: Example, *, has_text: bool) -> list[tuple[str, str]]:
-    found = [("source", example.source), ("split", example.split)]
-    names = example.meta if example.source in USER_SOURCES else FACTS
-    found += [(name, str(example.meta[name])) for name in names if name in example.meta]
-    if example.tags:
-        found.append(("tags", ", ".join(example.tags)))
-    if example.spans:
-        found.append(("span_types", ", ".join(sorted({span.label for span in example.spans}))))
-    if has_text:
-        found.append(("history", _bin(len(example.history), TURNS)))
-        found.append(("knowledge", _bin(len(example.knowledge.split()), WORDS)))
-    return found
 
 
 def _bin(number: int, starts: Sequence[int]) -> str:
@@ -285,11 +259,6 @@ def _bin(number: int, starts: Sequence[int]) -> str:
         return f"{low} and more"
     high = starts[place] - 1
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _pattern(test_set: TestSet, values: Mapping[str, str]) -> list[str]:
-    numbers: dict[str, int] = {}
-    return [str(numbers.setdefault(values[id_], len(numbers))) if id_ in values else "" for id_ in test_set.examples]
 
 
 def sort_values(values: Mapping[str, str]) -> list[str]:

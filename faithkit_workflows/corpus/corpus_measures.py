@@ -4,13 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-
-NUM_CELLS = 40  # of the plot of coverage against density, a side
-NUM_BUCKETS = 5
 TEXTS = {"response": "response", "context": "knowledge", "turn": "turn before"}
 
 
@@ -143,14 +139,9 @@ def measure_part(rows: "DataFrame") -> Basic:
     return Basic(
         num_sources=rows["group"].nunique(),
         counts=count_responses(rows),
-        context=summarize_lengths(_contexts(rows)["context_words"]),
+        context=summarize_lengths(rows.drop_duplicates("context")["context_words"]),
         response=summarize_lengths(rows["response_words"]),
     )
-
-
-def _contexts(rows: "DataFrame") -> "DataFrame":
-    """Selects the first row of each knowledge of each source."""
-    return rows.drop_duplicates("context")
 
 
 def summarize_lengths(lengths: "Series[float]") -> Lengths:
@@ -166,7 +157,7 @@ def measure_texts(frame: "DataFrame") -> dict[str, dict[str, Lengths]]:
     """Measures each kind of text in words and in tokens; knowledge counts once per source."""
     found = {}
     for name, shown in TEXTS.items():
-        rows = _contexts(frame) if name == "context" else frame
+        rows = frame.drop_duplicates("context") if name == "context" else frame
         both = {unit: summarize_lengths(rows[f"{name}_{unit}"]) for unit in ("words", "tokens")}
         if both["words"].num_texts:
             found[shown] = both
@@ -215,30 +206,29 @@ def measure_extraction(frame: "DataFrame") -> dict[str, Extraction]:
         if len(known := frame[[f"{prefix}coverage", f"{prefix}density"]].dropna())
     }
     # The top is the 99% quantile, so that a few copied passages do not hide the rest.
-    top = max((float(np.ceil(np.quantile(pair[:, 1], 0.99))) for pair in pairs.values()), default=1.0)
-    return {name: _count_cells(pair, max(top, 1.0)) for name, pair in pairs.items()}
+    top = max([1.0, *(float(np.ceil(np.quantile(pair[:, 1], 0.99))) for pair in pairs.values())])
+    found = {}
+    for name, pair in pairs.items():
+        coverage, density = pair.T
+        limits = ((0.0, 1.0 + 1e-9), (0.0, top))
+        cells, _, _ = np.histogram2d(coverage, np.minimum(density, top), bins=40, range=limits)
+        found[name] = Extraction(
+            num_responses=len(pair),
+            coverage=float(coverage.mean()),
+            density=float(density.mean()),
+            top=top,
+            cells=cells.astype(int).tolist(),
+        )
+    return found
 
 
-def _count_cells(values: NDArray[np.float64], top: float) -> Extraction:
-    coverage, density = values.T
-    limits = ((0.0, 1.0 + 1e-9), (0.0, top))
-    cells, _, _ = np.histogram2d(coverage, np.minimum(density, top), bins=NUM_CELLS, range=limits)
-    return Extraction(
-        num_responses=len(values),
-        coverage=float(coverage.mean()),
-        density=float(density.mean()),
-        top=top,
-        cells=cells.astype(int).tolist(),
-    )
-
-
-def make_buckets(rows: "DataFrame", column: str, num_buckets: int = NUM_BUCKETS) -> list[Bucket]:
-    """Divides judged responses into buckets by length, of equal size except for ties; empty buckets are left out."""
+def make_buckets(rows: "DataFrame", column: str) -> list[Bucket]:
+    """Divides judged responses into five buckets by length, of equal size but for ties; empty ones are left out."""
     kept = rows[rows["judged"].notna() & rows[column].notna()]
     if not len(kept):
         return []
     ordered = np.sort(kept[column].to_numpy())
-    ranks = [-(-len(ordered) * each // num_buckets) - 1 for each in range(1, num_buckets + 1)]
+    ranks = [-(-len(ordered) * each // 5) - 1 for each in range(1, 6)]
     edges = [int(ordered[0]), *(int(ordered[rank]) for rank in ranks)]
     place = np.searchsorted(edges[1:-1], kept[column], side="left")  # a length that equals an edge lies below it
     return [

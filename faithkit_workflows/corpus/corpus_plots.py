@@ -6,7 +6,6 @@ Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,10 @@ import numpy as np
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
-    STYLE,
     legend_above,
     new_figure,
     percent_axis,
     plot_name,
-    require_plots,
-    save_figure,
 )
 from faithkit_workflows.corpus.corpus_measures import Bucket
 from faithkit_workflows.corpus.corpus_rows import CLASSES
@@ -37,26 +33,6 @@ _TYPE_COLOURS = {
     "subtle_baseless": "#f0c05a",
     "hallucination": "#777777",
 }
-
-
-def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -> list[Path]:
-    """Writes the plots of `PLOTS` for which the corpus has data; ONLY_FULL only on request.
-
-    Raises:
-        UserError: matplotlib is not installed, or the folder cannot be written.
-    """
-    require_plots()
-    from matplotlib import rc_context
-
-    names = [name for name in PLOTS if full or name not in ONLY_FULL]
-    with rc_context(STYLE):
-        drawn = {name: PLOTS[name][1](stats) for name in names}
-        return [save_figure(figure, Path(folder) / f"{name}.png") for name, figure in drawn.items() if figure]
-
-
-def describe_plot(name: str) -> str:
-    """Returns the alternative text of a plot."""
-    return f"{(PLOTS[name][1].__doc__ or '').partition('.')[0]}; the tables have the numbers."
 
 
 def plot_types(stats: CorpusStats) -> "Figure | None":
@@ -82,7 +58,9 @@ def _stack_shares(axes: Any, rows: Mapping[str, Mapping[str, int]], colours: Map
         shown = plot_name(label.replace("_", " "))
         bars = axes.barh(names, shares, left=left, height=0.72, color=colour, edgecolor="white", label=shown)
         texts = [f"{share:.0%}" if share >= 0.06 else "" for share in shares]
-        axes.bar_label(bars, texts, label_type="center", color="white" if _dark(colour) else "black", fontsize=8)
+        red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        is_dark = 0.3 * red + 0.59 * green + 0.11 * blue < 140
+        axes.bar_label(bars, texts, label_type="center", color="white" if is_dark else "black", fontsize=8)
         left += shares
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(percent_axis())
@@ -121,10 +99,7 @@ def plot_lengths(stats: CorpusStats) -> "Figure | None":
         top = 0.0
         for place, (task, found) in enumerate(by_task.items()):
             middles = [(bucket.low + bucket.high) / 2 for bucket in found]
-            style: dict[str, Any] = {
-                "color": COLOURS[place % len(COLOURS)],
-                "marker": MARKERS[place % len(MARKERS)],
-            }
+            style: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
             counts = [bucket.counts for bucket in found]
             heights = [one.spans_each if stats.has_spans else one.share for one in counts]
             top = max(top, *heights)
@@ -161,14 +136,8 @@ def plot_models(stats: CorpusStats) -> "Figure | None":
     return figure
 
 
-def _dark(colour: str) -> bool:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return 0.3 * red + 0.59 * green + 0.11 * blue < 140
-
-
 TOPICS = ("topic", "topic_source")
 MAX_PANELS = 6
-MAX_BARS = 12
 
 
 def plot_rates(stats: CorpusStats) -> "Figure | None":
@@ -176,7 +145,7 @@ def plot_rates(stats: CorpusStats) -> "Figure | None":
     facets = {name: found for name, found in stats.rates.items() if name and name not in TOPICS}
     if not facets:
         return None
-    shown = {name: dict(list(found.items())[:MAX_BARS]) for name, found in list(facets.items())[:MAX_PANELS]}
+    shown = {name: dict(list(found.items())[:12]) for name, found in list(facets.items())[:MAX_PANELS]}
     heights = [1 + len(found) for found in shown.values()]
     figure, _ = new_figure(7, 0.5 + 0.26 * sum(heights), rows=len(shown), height_ratios=heights)
     whole = stats.rates[""][ALL].value

@@ -6,27 +6,17 @@ any corpus. The page needs neither network nor script.
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from rich.table import Table
-
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
-from faithkit.metrics.results import metric_name
 from faithkit.pages.page_parts import fill_part, write_filled_page
-from faithkit.pages.page_tables import (
-    escape_markdown,
-    escape_terminal,
-    print_tables,
-    table_title,
-    to_markdown,
-)
-from faithkit.pages.plotting import DPI, require_plots
-from faithkit.statistics.metric import Metric
-from faithkit_workflows.corpus.corpus_plots import PLOTS, describe_plot, write_plots
+from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, table_title, to_markdown
+from faithkit.pages.plotting import DPI, STYLE, require_plots, save_figure
+from faithkit_workflows.corpus.corpus_plots import ONLY_FULL, PLOTS
 from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats, compute_corpus_stats
 from faithkit_workflows.corpus.corpus_tables import PAPER, build_corpus_tables
@@ -44,24 +34,18 @@ def datasheet(stats: CorpusStats, *, title: str, reading: Mapping[str, Any], kno
         reading: The result of reading: path, number of rejected rows, notes.
         known: Further answers by field.
     """
-    answers = dict(_measured(stats, reading)) | dict(known) | {"title": escape_markdown(title)}
-    num_open = len(set(TEMPLATE.get_identifiers()) - answers.keys() - {"open"})
-    return TEMPLATE.substitute(defaultdict(lambda: OPEN, answers, open=str(num_open)))
-
-
-def _measured(stats: CorpusStats, reading: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Answers the questions that the numbers answer."""
+    answers: dict[str, str] = {}
     counts, whole = stats.counts, stats.whole
     parts = ["a response"]
     parts += ["with the knowledge that it should be faithful to"] if whole.context.num_texts else []
     parts += ["and the dialogue before it"] if "turn before" in stats.lengths else []
-    yield "instance", f"{' '.join(parts).capitalize()}."
+    answers["instance"] = f"{' '.join(parts).capitalize()}."
     by_part = "".join(
         f"\n- {escape_markdown(name)}: {line.counts.num_responses:,} responses of {line.num_sources:,} "
         "dialogues or sources"
         for name, line in stats.basic.items()
     )
-    yield "size", f"{counts.num_responses:,} responses of {stats.num_groups:,} dialogues or sources.{by_part}"
+    answers["size"] = f"{counts.num_responses:,} responses of {stats.num_groups:,} dialogues or sources.{by_part}"
     if counts.num_judged:
         labels = f"{counts.num_hallucinated:,} of {counts.num_judged:,} ({counts.share:.1%}) are hallucinated."
         if counts.num_marked:
@@ -69,32 +53,35 @@ def _measured(stats: CorpusStats, reading: Mapping[str, Any]) -> Iterator[tuple[
             labels += f" {counts.num_spans:,} spans are marked ({', '.join(map(escape_markdown, kinds))})."
         if stats.classes:
             labels += " BEGIN's classes and VRM's speech acts are known."
-        yield "labels", f"{labels} Who gave them: {OPEN}"
+        answers["labels"] = f"{labels} Who gave them: {OPEN}"
     missing = {
         "no label": counts.num_responses - counts.num_judged,
         "no marked spans": counts.num_responses - counts.num_marked if counts.num_marked else 0,
         "no knowledge": counts.num_responses if not whole.context.num_texts else 0,
     }
     counted = [f"{number:,} responses have {what}" for what, number in missing.items() if number]
-    yield "missing", f"{'; '.join(counted)}." if counted else "Nothing: every response has its knowledge and label."
+    complete = "Nothing: every response has its knowledge and label."
+    answers["missing"] = f"{'; '.join(counted)}." if counted else complete
     each = counts.num_responses / max(1, stats.num_groups)
-    yield "relations", f"By dialogue or source: {each:.1f} responses each in the mean. Splits must not cut through one."
+    answers["relations"] = (
+        f"By dialogue or source: {each:.1f} responses each in the mean. Splits must not cut through one."
+    )
     splits = ", ".join(f"{escape_markdown(name)} ({one.num_responses:,})" for name, one in stats.dialogues.items())
-    yield "splits", f"{splits}. How they were divided: {OPEN}"
+    answers["splits"] = f"{splits}. How they were divided: {OPEN}"
     rejected = f"{reading['num_rejects']:,} rows could not be read; " if reading.get("num_rejects") else ""
     again = f"Responses that repeat one with the same knowledge and history: {stats.num_repeated:,}."
-    yield "errors", f"{rejected}{again} Others: {OPEN}"
+    answers["errors"] = f"{rejected}{again} Others: {OPEN}"
     if models := list(stats.models):
-        yield "models", f"{', '.join(map(escape_markdown, models))}. Their settings: {OPEN}"
+        answers["models"] = f"{', '.join(map(escape_markdown, models))}. Their settings: {OPEN}"
     edited = {name: one.edited for name, one in stats.dialogues.items() if one.edited is not None}
     if edited:
         shares = ", ".join(f"{share:.1%} in {escape_markdown(name)}" for name, share in edited.items())
-        yield "cleaning", f"Responses were edited: {shares}; the originals are kept. Otherwise: {OPEN}"
+        answers["cleaning"] = f"Responses were edited: {shares}; the originals are kept. Otherwise: {OPEN}"
     if reading.get("path"):
-        yield "where", f"Described as read from `{escape_markdown(str(reading['path']))}`. Name and version: {OPEN}"
-
-
-SCREEN_DPI = 100
+        answers["where"] = f"Described as read from `{escape_markdown(str(reading['path']))}`. Name and version: {OPEN}"
+    answers |= {**known, "title": escape_markdown(title)}
+    num_open = len(set(TEMPLATE.get_identifiers()) - answers.keys() - {"open"})
+    return TEMPLATE.substitute(defaultdict(lambda: OPEN, answers, open=str(num_open)))
 
 
 def report_corpus(
@@ -130,64 +117,51 @@ def report_corpus(
         problem = f"none of {stats.counts.num_responses:,} examples has marked spans"
         raise UserError(problem, hint="choose a corpus or split with spans, or: construct.py pipeline=describe")
     write_json(folder / "corpus.json", stats.to_dict())
-    pictures = write_plots(stats, folder, full=full) if plots else []
+    pictures = []
+    if plots:
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            drawn = {name: plot(stats) for name, (_, plot) in PLOTS.items() if full or name not in ONLY_FULL}
+            pictures = [save_figure(figure, folder / f"{name}.png") for name, figure in drawn.items() if figure]
     tables = build_corpus_tables(stats, title=title, dataset=dataset, full=full)
-    summary = [*summary_of(stats), *notes]
+    counts = stats.counts
+    summary = [f"{counts.num_responses:,} responses of {stats.num_groups:,} dialogues or sources."]
+    if counts.num_judged:
+        some = "" if counts.num_judged == counts.num_responses else f" of the {counts.num_judged:,} with a label"
+        summary.append(f"{counts.num_hallucinated:,} ({counts.share:.1%}){some} are hallucinated.")
+    else:
+        summary.append("None has a label.")
+    if counts.num_marked:
+        summary.append(f"{counts.num_spans:,} spans are marked: {counts.density:.2f} per hundred words.")
+    if stats.num_repeated:
+        summary.append(f"Repeated with the same knowledge and history: {stats.num_repeated:,}.")
+    summary += notes
     head = [f"# {escape_markdown(title)}", "", *map(escape_markdown, summary), ""]
     images = "".join(f"\n![{path.stem}]({path.name})\n" for path in pictures)
     write_text(folder / "report.md", "\n".join([*head, *(to_markdown(table) for table in tables)]) + images)
+    sections = []
+    for place, table in enumerate(tables):
+        name = escape_terminal(table_title(table).removeprefix(f"{title}: "))
+        sections.append((f"table-{place}", name[:1].upper() + name[1:], fill_part("table", table, _kind)))
+    for path in pictures:
+        name, plot = PLOTS[path.stem]
+        image = path.read_bytes()
+        width = round(int.from_bytes(image[16:20], "big") * 100 / DPI)  # of the PNG's header
+        data = f"data:image/png;base64,{base64.b64encode(image).decode()}"
+        text = f"{(plot.__doc__ or '').partition('.')[0]}; the tables have the numbers."
+        sections.append((f"plot-{path.stem}", name, fill_part("picture", data, name, text, width)))
     write_filled_page(
         page or folder / "report.html",
         "sections.html",
         title=title,
         styles=("style.css", "sections.css"),
         summary=fill_part("notes", summary, "summary"),
-        sections=[*_tables(tables, title), *_figures(pictures)],
+        sections=sections,
     )
     print_tables(*(tables if verbose else tables[:1]))
     return stats
 
 
-def summary_of(stats: CorpusStats) -> list[str]:
-    """Summarizes the corpus in a few sentences."""
-    counts = stats.counts
-    lines = [f"{counts.num_responses:,} responses of {stats.num_groups:,} dialogues or sources."]
-    if counts.num_judged:
-        some = "" if counts.num_judged == counts.num_responses else f" of the {counts.num_judged:,} with a label"
-        lines.append(f"{counts.num_hallucinated:,} ({counts.share:.1%}){some} are hallucinated.")
-    else:
-        lines.append("None has a label.")
-    if counts.num_marked:
-        lines.append(f"{counts.num_spans:,} spans are marked: {counts.density:.2f} per hundred words.")
-    if stats.num_repeated:
-        lines.append(f"Repeated with the same knowledge and history: {stats.num_repeated:,}.")
-    return lines
-
-
-def rate_metrics(stats: CorpusStats, title: str) -> dict[str, Metric]:
-    """Lists the rates by full name: `all/NAME/rate`, `all/NAME/task/QA/rate`."""
-    name = title.replace("/", "-")
-    return {
-        metric_name("all", name, f"{facet}/{value}/rate" if facet else "rate"): metric
-        for facet, values in stats.rates.items()
-        for value, metric in values.items()
-    }
-
-
-def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str]]:
-    for place, table in enumerate(tables):
-        head = escape_terminal(table_title(table).removeprefix(f"{title}: "))
-        yield f"table-{place}", head[:1].upper() + head[1:], fill_part("table", table, _kind)
-
-
 def _kind(row: Sequence[str]) -> str:
     return "paper" if PAPER in row[:2] else "all" if row[0] == ALL else ""
-
-
-def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
-    for path in plots:
-        head, text = PLOTS[path.stem][0], describe_plot(path.stem)
-        image = path.read_bytes()
-        width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
-        data = base64.b64encode(image).decode()
-        yield f"plot-{path.stem}", head, fill_part("picture", f"data:image/png;base64,{data}", head, text, width)

@@ -82,7 +82,6 @@ FACETS: Mapping[str, tuple[str, ...]] = {
     "topic": ("topic", "movie"),
     "topic_source": ("topic_source",),
 }
-PART_FIELDS = ("task", "scenario", "domain")  # the first of them in an example is its part of the corpus
 NUMBERS = (
     *("judged", "spans", "history", "edited", "turns", "spoken_words", "longest_turn", "group", "context"),
     *(f"{text}_{unit}" for text in ("response", "context", "turn") for unit in ("words", "tokens")),
@@ -134,7 +133,9 @@ class CorpusRows:
             self.types[part].update(span.label for span in example.spans)
             self.positions[part] = self.positions.get(part, 0) + positions(example)
         if (found := begin_class(example.tags)) is not None:
-            self.classes[_system(example), found] += 1
+            model, corpus = read_facet(example, "model"), read_facet(example, "corpus")
+            system = f"{model or 'all'} ({corpus})" if corpus else str(model or "")  # empty where both are unknown
+            self.classes[system, found] += 1
             self.acts[found].update(speech_acts(example.meta.get("vrm")))
 
     def add_all(self, examples: Iterable[Example]) -> "CorpusRows":
@@ -204,12 +205,6 @@ class CorpusRows:
         return found
 
 
-def _system(example: Example) -> str:
-    """Returns the generator with its corpus; empty where both are unknown."""
-    model, corpus = read_facet(example, "model"), read_facet(example, "corpus")
-    return f"{model or 'all'} ({corpus})" if corpus else str(model or "")
-
-
 def read_facet(example: Example, facet: str) -> Any:
     """Returns the value of a facet; None if the example has none."""
     if facet == "split":
@@ -222,12 +217,14 @@ def read_facet(example: Example, facet: str) -> Any:
 
 def read_part(example: Example) -> str:
     """Returns the part of a corpus: the task, scenario or domain of the example, or else the corpus."""
-    return str(next((example.meta[name] for name in PART_FIELDS if example.meta.get(name)), example.source))
+    return str(
+        next((example.meta[name] for name in ("task", "scenario", "domain") if example.meta.get(name)), example.source)
+    )
 
 
-def positions(example: Example, num_bins: int = NUM_BINS) -> NDArray[np.float64]:
-    """Sums the positions of spans in a response [num_bins]: each has weight 1, spread over its characters."""
-    edges, total = np.linspace(0, 1, num_bins + 1), np.zeros(num_bins)
+def positions(example: Example) -> NDArray[np.float64]:
+    """Sums the positions of spans in a response [NUM_BINS]: each has weight 1, spread over its characters."""
+    edges, total = np.linspace(0, 1, NUM_BINS + 1), np.zeros(NUM_BINS)
     for span in example.spans or ():
         if span.start < span.end:
             start, end = span.start / len(example.response), span.end / len(example.response)

@@ -6,7 +6,7 @@ statistic is empty where the corpus lacks its labels, spans or tags. Words are s
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,17 @@ def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamp
         raise UserError("there is no example to describe", hint="choose another split, or more rows")
     frame, parts = corpus.to_frame(), corpus.part_names()
     by_part = _divide(frame, "part")
-    facets = {name: _by_value(frame, f"by {name}") for name in _informative_facets(frame, list(corpus.facets))}
+    facets: dict[str, dict[str, DataFrame]] = {}  # with several values, and not those of an earlier one
+    for name in corpus.facets:
+        size = frame[f"by {name}"].nunique(dropna=False)
+        pairs = [frame[[f"by {name}", f"by {one}"]].drop_duplicates() for one in facets]
+        sizes = [frame[f"by {one}"].nunique(dropna=False) for one in facets]
+        if size > 1 and not any(len(pair) == size == other for pair, other in zip(pairs, sizes, strict=True)):
+            facets[name] = _by_value(frame, f"by {name}")
+    models: dict[str, dict[str, Counts]] = {}
+    for model, rows in _divide(frame, "by model").items() if "model" in corpus.facets else ():
+        by_task = {task: count_responses(of_task) for task, of_task in _divide(rows, "task").items()}
+        models[model] = by_task | ({ALL: count_responses(rows)} if len(by_task) > 1 else {})
     has_spans, names = bool(frame["spans"].notna().any()), list(dict.fromkeys(parts.values()))
     types: dict[str, Counter[str]] = {name: Counter() for name in names}
     places = {name: np.zeros(NUM_BINS) for name in names}
@@ -120,15 +130,20 @@ def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamp
         types[name] += corpus.types[part]
         places[name] += corpus.positions.get(part, 0)
     found = {name: {label: counts[label] for label in sort_labels(counts)} for name, counts in types.items()}
+    buckets: dict[str, dict[str, list[Bucket]]] = {"context_words": {}, "response_words": {}}
+    for column, by_length in buckets.items():
+        for task, rows in _divide(frame, "task").items():
+            if cells := make_buckets(rows, column):
+                by_length[task] = cells
     return CorpusStats(
         basic={
             name: measure_part(rows) for name, rows in (by_part | ({ALL: frame} if len(by_part) > 1 else {})).items()
         },
-        models=_count_by_model(frame) if "model" in corpus.facets else {},
+        models=models,
         types=found if has_spans or any(found.values()) else {},
         positions={n: (p / max(p.sum(), 1e-9)).tolist() for n, p in places.items()} if has_spans else {},
-        context_buckets=_buckets_by_task(frame, "context_words"),
-        response_buckets=_buckets_by_task(frame, "response_words"),
+        context_buckets=buckets["context_words"],
+        response_buckets=buckets["response_words"],
         num_unmarked=int(frame["spans"].isna().sum()),
         facets={name: {v: count_responses(rows) for v, rows in values.items()} for name, values in facets.items()},
         rates=_rates({"": {ALL: frame}} | facets, num_resamples),
@@ -154,18 +169,6 @@ def _divide(frame: "DataFrame", column: str) -> dict[str, "DataFrame"]:
     return {str(value): rows for value, rows in frame.groupby(column)}
 
 
-def _informative_facets(frame: "DataFrame", facets: Sequence[str]) -> Iterator[str]:
-    """Lists the facets with several values, without those that divide the examples as an earlier one does."""
-    kept: list[str] = []
-    for name in facets:
-        size = frame[f"by {name}"].nunique(dropna=False)
-        pairs = [frame[[f"by {name}", f"by {one}"]].drop_duplicates() for one in kept]
-        sizes = [frame[f"by {one}"].nunique(dropna=False) for one in kept]
-        if size > 1 and not any(len(pair) == size == other for pair, other in zip(pairs, sizes, strict=True)):
-            kept.append(name)
-            yield name
-
-
 def _by_value(frame: "DataFrame", column: str) -> dict[str, "DataFrame"]:
     """Divides rows by the value of a facet: numbers in order, or else the most frequent values first."""
     counts = frame[column].value_counts().to_dict()
@@ -177,18 +180,6 @@ def _by_value(frame: "DataFrame", column: str) -> dict[str, "DataFrame"]:
     if rest := ordered[MAX_VALUES:]:
         found[f"{OTHERS} {len(rest):,}"] = frame[frame[column].isin(rest)]
     return found
-
-
-def _count_by_model(frame: "DataFrame") -> dict[str, dict[str, Counts]]:
-    found = {}
-    for model, rows in _divide(frame, "by model").items():
-        by_task = {task: count_responses(of_task) for task, of_task in _divide(rows, "task").items()}
-        found[model] = by_task | ({ALL: count_responses(rows)} if len(by_task) > 1 else {})
-    return found
-
-
-def _buckets_by_task(frame: "DataFrame", column: str) -> dict[str, list[Bucket]]:
-    return {task: found for task, rows in _divide(frame, "task").items() if (found := make_buckets(rows, column))}
 
 
 def sort_labels(labels: Iterable[str]) -> list[str]:

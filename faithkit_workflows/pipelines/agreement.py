@@ -9,25 +9,15 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from construction.agreement.answers import (
-    NOMINAL,
-    ORDINAL,
-    SPANS,
-    Answered,
-    labels_of,
-    questions_of,
-    ratings_of,
-    read_answers,
-)
+from construction.agreement.answers import NOMINAL, ORDINAL, SPANS, labels_of, questions_of, ratings_of, read_answers
 from construction.agreement.measures import evaluate_spans, marked_items, measure, pair_kappas
-from construction.agreement.significance import Compared, Labels, columns_of, compare_column, shares_of
+from construction.agreement.significance import Compared, columns_of, compare_column, measure_shares
 from construction.annotation.annotation_questions import CHOICES
 from construction.annotation.project import read_rows
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
-from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap, mean_statistic
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.bootstrap import ScoredMetrics
 from faithkit_workflows.pipelines.annotate import ANNOTATIONS, PROJECT
 
 OF_LABELS = {
@@ -38,11 +28,7 @@ OF_LABELS = {
     "alpha": "Krippendorff's alpha",
     "alpha_ordinal": "alpha, ordinal",
 }
-OF_SPANS = {
-    "char_f1": "F1 of characters",
-    "typed_char_f1": "F1 with types",
-    "char_alpha": "alpha of characters",
-}
+OF_SPANS = {"char_f1": "F1 of characters", "typed_char_f1": "F1 with types", "char_alpha": "alpha of characters"}
 log = logging.getLogger("faithkit")
 
 
@@ -76,10 +62,23 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
     if project.is_dir():  # else the answers are from elsewhere
         scheme, _ = read_rows(project)
         scheme_labels = {question.name: question.labels for question in scheme.questions if question.kind == CHOICES}
-    compared = _compare(answered, kinds, scheme_labels, num_resamples)
+    compared: list[Compared] = []
+    if len({one.system is None for one in answered}) == 1:  # else the systems cannot be compared
+        groups = {one.context: one.group for one in answered}
+        for name, of in columns_of(answered, kinds, scheme_labels).items():
+            compared += compare_column(name, of, groups, num_resamples=num_resamples)
+    compared_rows: list[dict[str, Any]] = []
+    for row in compared:
+        found: dict[str, Any] = {"column": row.column, "system": row.system, "mean": row.mean.to_dict()}
+        if (to_best := row.difference) is not None:
+            found["to_best"] = {name: getattr(to_best, name) for name in ("value", "low", "high")}
+            found["to_best"] |= {"p": to_best.p_value, "n": to_best.n}
+            if row.p_wilcoxon == row.p_wilcoxon:
+                found["to_best"] |= {"p_wilcoxon": row.p_wilcoxon, "p_holm": row.p_holm, "stars": row.stars}
+        compared_rows += [found] if row.system else []
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
     metrics |= {f"{row.column}/{f'{row.system}/' if row.system else ''}mean": row.mean for row in compared}
-    metrics |= _shares(answered, kinds, scheme_labels, num_resamples)
+    metrics |= measure_shares(answered, kinds, scheme_labels, num_resamples=num_resamples)
     dataset = block["title"] or path.parent.name
     meta = {
         "annotations": str(path),
@@ -88,7 +87,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         "items_by_annotators": dict(sorted(Counter(Counter(one.item for one in answered).values()).items())),
         "cohen_kappa_of_pairs": pairs,
         "notes": {name: list(scored.notes) for name, scored in measured.items() if scored.notes},
-        "compared": [_row_of(row) for row in compared if row.system],
+        "compared": compared_rows,
     }
     write_results(run.metrics, full_names("test", dataset, metrics), meta)
     spans = {name: scored for name, scored in measured.items() if kinds[name.partition("/")[0]] == SPANS}
@@ -109,44 +108,6 @@ def annotations_file(given: str) -> Path:
     """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
     path = Path(given).expanduser()
     return path / ANNOTATIONS if path.is_dir() else path
-
-
-def _compare(
-    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels, num_resamples: int
-) -> list[Compared]:
-    """Computes the mean of each column, and compares each system with the best one if there are several."""
-    if len({one.system is None for one in answered}) > 1:
-        return []  # rows with and without a system cannot be compared
-    groups = {one.context: one.group for one in answered}
-    columns = columns_of(answered, kinds, labels)
-    return [
-        row for name, of in columns.items() for row in compare_column(name, of, groups, num_resamples=num_resamples)
-    ]
-
-
-def _shares(
-    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels, num_resamples: int
-) -> dict[str, Metric]:
-    """Computes `<question>=<label>/share` among the items to which the question was answered."""
-    groups = {f"{one.system or ''}/{one.context}": one.group for one in answered}
-    found = {}
-    for name, of in shares_of(answered, kinds, labels).items():
-        rows = Groups.of(groups[item] for item in of)
-        scored = bootstrap(
-            rows, mean_statistic(rows, {"share": list(of.values())}), kinds=PROPORTION, num_resamples=num_resamples
-        )
-        found[f"{name}/share"] = scored.metrics["share"]
-    return found
-
-
-def _row_of(row: Compared) -> dict[str, Any]:
-    found: dict[str, Any] = {"column": row.column, "system": row.system, "mean": row.mean.to_dict()}
-    if row.difference is not None:
-        one = row.difference
-        found["to_best"] = {"value": one.value, "low": one.low, "high": one.high, "p": one.p_value, "n": one.n}
-        if row.p_wilcoxon == row.p_wilcoxon:
-            found["to_best"] |= {"p_wilcoxon": row.p_wilcoxon, "p_holm": row.p_holm, "stars": row.stars}
-    return found
 
 
 def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[str, str], of_label: str) -> Table:

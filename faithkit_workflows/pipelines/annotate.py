@@ -19,7 +19,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from construction.annotation.annotation_questions import CHOICES, Answers
 from construction.annotation.export import Annotation, ExportReport, read_export, to_line
@@ -92,7 +91,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     open_rows = write_jsonl(run.path / TO_DECIDE, open_rows_to_decide(settled, rows, given))
     answered = [Answered(rows[one.row], one.answers) for one in settled if not one.open]
     counts = write_layout(scheme.name, run.path / BENCHMARK, answered)
-    metrics = _metrics(scheme, rows, settled, given) | _gold_scores(scheme, rows, settled)
+    metrics = _metrics(scheme, rows, settled, given)
     by_number = sorted(Counter(map(len, given.values())).items())
     by_outcome = Counter(one.how for one in settled)
     meta = {
@@ -108,7 +107,12 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     found = {"rows": len(rows), "annotations": len(annotations)}
     found |= {f"rows with {number} annotators": count for number, count in by_number} | report.counts
     print_counts("annotations", "", found | {f"settled: {how}": count for how, count in by_outcome.items()})
-    print_tables(_question_table(scheme, settled, metrics))
+    heads = ("rows that disagree", "still open", "share that agrees")
+    table = new_number_table("disagreements, by question", "question", heads, show_edge=True)
+    for question in scheme.questions:
+        numbers = [sum(question.name in getattr(one, part) for one in settled) for part in ("disagree", "open")]
+        table.add_row(question.name, *map(str, numbers), format_metric(metrics.get(f"{question.name}_agreed")))
+    print_tables(table)
     if open_rows:
         path = run.path / TO_DECIDE
         log.info("%d rows are open: fill %s, then pipeline.decisions=%s", open_rows, path, path)
@@ -205,20 +209,17 @@ def _metrics(
     settled: Sequence[Settled],
     given: Mapping[str, Mapping[str, Answers]],
 ) -> dict[str, Metric]:
-    """Computes the share of rows with several annotators on which all agree, by question and for all questions."""
-    several = [one for one in settled if len(given[one.row]) > 1]
-    if not several:
-        return {}
-    groups = Groups.of(rows[one.row].example.group for one in several)
-    columns = {"agreed": [float(not one.disagree) for one in several]}
-    for question in scheme.questions:
-        columns[f"{question.name}_agreed"] = [float(question.name not in one.disagree) for one in several]
-    return bootstrap(groups, mean_statistic(groups, columns), kinds=PROPORTION).metrics
+    """Computes the share of rows with several annotators on which all agree, by question and for all questions.
 
-
-def _gold_scores(scheme: Scheme, rows: Mapping[str, AnnotationRow], settled: Sequence[Settled]) -> dict[str, Metric]:
-    """Computes `<question>_f1`: the micro F1 of the settled labels against those of the dataset, where it has some."""
+    Where the dataset has labels, `<question>_f1` is the micro F1 of the settled labels against them.
+    """
     found: dict[str, Metric] = {}
+    if several := [one for one in settled if len(given[one.row]) > 1]:
+        groups = Groups.of(rows[one.row].example.group for one in several)
+        columns = {"agreed": [float(not one.disagree) for one in several]}
+        for question in scheme.questions:
+            columns[f"{question.name}_agreed"] = [float(question.name not in one.disagree) for one in several]
+        found |= bootstrap(groups, mean_statistic(groups, columns), kinds=PROPORTION).metrics
     for name in (question.name for question in scheme.questions if question.kind == CHOICES):
         pairs = [
             (rows[one.row].example.group, set(gold), set(one.answers[name]))
@@ -236,12 +237,3 @@ def _gold_scores(scheme: Scheme, rows: Mapping[str, AnnotationRow], settled: Seq
 
         found |= bootstrap(groups, statistic, kinds=ACCURACY, n=len(pairs)).metrics
     return found
-
-
-def _question_table(scheme: Scheme, settled: Sequence[Settled], metrics: Mapping[str, Metric]) -> Table:
-    heads = ("rows that disagree", "still open", "share that agrees")
-    table = new_number_table("disagreements, by question", "question", heads, show_edge=True)
-    for question in scheme.questions:
-        counts = [sum(question.name in getattr(one, part) for one in settled) for part in ("disagree", "open")]
-        table.add_row(question.name, *map(str, counts), format_metric(metrics.get(f"{question.name}_agreed")))
-    return table

@@ -8,7 +8,7 @@ and the seeker's turn before each of them is compared, apart from white space.
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -25,16 +25,15 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import full_names, write_results
+from faithkit.metrics.results import full_names, metric_name, write_results
 from faithkit.published.figures import are_comparable_models
 from faithkit.records import Example
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
-from faithkit_workflows.corpus.corpus_report import datasheet, rate_metrics, report_corpus
+from faithkit_workflows.corpus.corpus_report import datasheet, report_corpus
 from faithkit_workflows.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 
 ADDRESS = re.compile(r"https?://\S+ ?")
-SOFTWARE = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
 Dialogue = tuple[str, str]  # split and group: official files number the dialogues of each split from 0
 log = logging.getLogger("faithkit")
 
@@ -111,21 +110,22 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         verbose=config["verbose"],
     )
     meta = {"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()}
-    write_results(run.metrics, rate_metrics(stats, title) | _seeker_metrics(source, splits, block, title), meta)
+    metrics = {
+        metric_name("all", title.replace("/", "-"), f"{facet}/{value}/rate" if facet else "rate"): metric
+        for facet, values in stats.rates.items()
+        for value, metric in values.items()
+    }
+    if block["wow_path"] is not None:
+        wow, skipped = build_source("wow", block["wow_path"]), ReadReport("skip")
+        edited = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
+        originals = chain.from_iterable(read_examples(wow, split, skipped) for split in wow.split_names())
+        found = find_seeker_edits(edited, originals)
+        log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
+        metrics |= full_names("test", title, measure_seeker_edits(found, block["num_resamples"]))
+    write_results(run.metrics, metrics, meta)
     reading = {"path": source.path, "num_rejects": len(report.rejects)}
     write_text(run.path / "datasheet.md", datasheet(stats, title=title, reading=reading, known=known))
     log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
-
-
-def _seeker_metrics(source: Source, splits: Sequence[str], block: Mapping[str, Any], title: str) -> dict[str, Metric]:
-    if block["wow_path"] is None:
-        return {}
-    wow, report = build_source("wow", block["wow_path"]), ReadReport("skip")
-    edited = chain.from_iterable(read_examples(source, split, report) for split in splits)
-    originals = chain.from_iterable(read_examples(wow, split, report) for split in wow.split_names())
-    found = find_seeker_edits(edited, originals)
-    log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
-    return full_names("test", title, measure_seeker_edits(found, block["num_resamples"]))
 
 
 def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:
@@ -151,7 +151,8 @@ def built_here(path: Path) -> dict[str, str]:
     # A datasheet is published: it names models, not servers.
     engines = {step.name: ADDRESS.sub("", step.engine) for step in steps if step.engine}
     every = {name: one for step in steps for name, one in step.versions.items()}
-    versions = {name: str(every[name]) for name in SOFTWARE if name in every}
+    shown = ("python", "faithkit", "torch", "transformers", "vllm", "openai")
+    versions = {name: str(every[name]) for name in shown if name in every}
     times = sorted(step.began for step in steps if step.began)
     lines = "".join(f"\n- step {name}: `{engine}`" for name, engine in engines.items())
     known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts are in `prompts/`.{lines}"}

@@ -24,7 +24,7 @@ from faithkit.metrics.results import metric_name, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves
+from faithkit.statistics.label_sampling import check_scores, inclusion_probabilities, sample_rows, write_waves
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import (
     MIN_GROUPS,
@@ -36,7 +36,7 @@ from faithkit.statistics.prediction_powered import (
     estimate_rate,
     plan_labels,
 )
-from faithkit.statistics.spread import Values, count_group_kinds, proportion_from_counts
+from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.corpus.corpus_rows import read_facet
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.settings.engines import is_sharded
@@ -106,7 +106,20 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
         print(f"would estimate from {table.num_rows:,} verdicts and {len(table.labelled):,} labels")
         return
     name, found = name_of(data) if is_folder else Path(data).stem, estimate(table, labels, block, config["seed"])
-    _log_notes(table, found.labels)
+    log.info("%s verdicts, by their %s", f"{table.num_rows:,}", "scores" if table.uses_scores else "labels")
+    if table.num_unread:
+        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{table.num_unread:,}")
+    if not table.has_groups:
+        log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
+    if (known := found.labels) is not None:
+        is_random = not known.waves and not known.probabilities
+        how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
+        log.info("%s labels%s", f"{len(known.values):,}", how)
+        for what, number in known.skipped.items():
+            log.info("labels %s: %s", what, f"{number:,}")
+        if known.num_open and known.values:
+            note = "the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise"
+            log.info(note)
     if labels is None and is_folder:
         shares = [(part.name, part.metrics.get(DETECTOR)) for part in found.parts]
         judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
@@ -123,7 +136,8 @@ def estimate(table: VerdictTable, labels: Labels | None, block: Mapping[str, Any
     """Estimates the rates, plans the labels, and chooses the rows to label next.
 
     Raises:
-        UserError: The labels do not fit.
+        UserError: The labels do not fit; of those to label next too few are left, or it is unknown how the labels were
+            drawn, or they were drawn by other scores.
     """
     if labels is not None and labels.values:
         labels = labels.only(table.labelled, block["labels"])
@@ -132,8 +146,29 @@ def estimate(table: VerdictTable, labels: Labels | None, block: Mapping[str, Any
     probabilities, waves = known.inclusion(table.num_rows)
     next_rows: list[dict[str, object]] = []
     if block["label_next"] is not None:
-        next_rows = choose_next(table, known, probabilities, waves, block, seed + len(waves))
-    rows = labelled_rows(table, known, probabilities)
+        if known.values and not waves:
+            hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
+            raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
+        old = [table.labelled[name] for name in known.values]
+        mean_spread = float(np.sqrt(table.scores * (1 - table.scores)).mean())
+        stored = np.array([probabilities[name] for name in known.values])
+        check_scores(stored, inclusion_probabilities(waves, table.scores[old], mean_spread))
+        is_labelled = np.zeros(table.num_rows, bool)
+        is_labelled[old] = True
+        number, rule = block["label_next"], block["rule"]
+        drawn, wave = sample_rows(table.scores, is_labelled, number, rule, seed=seed + len(waves))
+        chosen, all_waves = [*drawn.tolist(), *sorted(old)], [*waves, wave]
+        scores = table.scores[chosen]
+        chances = inclusion_probabilities(all_waves, scores, mean_spread)
+        for texts, score, inclusion in zip(table.show(chosen), scores.tolist(), chances.tolist(), strict=True):
+            label = known.values.get(texts["id"])
+            name = "" if label is None else HALLUCINATED if label else FAITHFUL
+            cells = {"id": texts["id"], "label": name, "score": round(score, 6)}
+            next_rows.append({**cells, INCLUSION: inclusion, WAVES: write_waves(all_waves), **texts})
+    truth, chance = np.full(table.num_rows, np.nan), np.ones(table.num_rows)
+    for name, value in known.values.items():
+        truth[table.labelled[name]], chance[table.labelled[name]] = value, probabilities[name]
+    rows = Verdicts(table.scores, truth, table.groups, chance)
     parts = estimate_parts(table, rows, power=block["power"], num_resamples=block["num_resamples"])
     plan = None
     if block["width"] is not None and known.values:
@@ -182,35 +217,6 @@ def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | No
     return found
 
 
-def _log_notes(table: VerdictTable, labels: Labels | None) -> None:
-    log.info("%s verdicts, by their %s", f"{table.num_rows:,}", "scores" if table.uses_scores else "labels")
-    if table.num_unread:
-        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{table.num_unread:,}")
-    if not table.has_groups:
-        log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
-    if labels is None:
-        return
-    is_random = not labels.waves and not labels.probabilities
-    how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
-    log.info("%s labels%s", f"{len(labels.values):,}", how)
-    for what, number in labels.skipped.items():
-        log.info("labels %s: %s", what, f"{number:,}")
-    if labels.num_open and labels.values:
-        log.info("the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise")
-
-
-def labelled_rows(table: VerdictTable, labels: Labels, probabilities: Mapping[str, float]) -> Verdicts:
-    """Joins verdicts and labels.
-
-    Args:
-        probabilities: That each labelled response was chosen.
-    """
-    truth, chance = np.full(table.num_rows, np.nan), np.ones(table.num_rows)
-    for name, value in labels.values.items():
-        truth[table.labelled[name]], chance[table.labelled[name]] = value, probabilities[name]
-    return Verdicts(table.scores, truth, table.groups, chance)
-
-
 def estimate_parts(table: VerdictTable, rows: Verdicts, *, power: float | None, num_resamples: int) -> list[PartRates]:
     """Estimates the rates of all rows, of each value of `by`, the most frequent first, and of the other values.
 
@@ -236,24 +242,20 @@ def estimate_parts(table: VerdictTable, rows: Verdicts, *, power: float | None, 
         if part.labelled.any():
             estimate = estimate_rate(part, power=power)
             metrics |= {RATE: estimate.metric, LABELS: estimate_rate(part, power=0.0).metric}
-            if not table.is_sharded and (corrected := _correct(calls, part, num_resamples)):
-                metrics[CORRECTED] = corrected
+            # The share by the detector's errors on labels that were all drawn with one probability.
+            both = np.flatnonzero(part.labelled & judged)
+            truth = part.labels[both]
+            is_uniform = len(np.unique(part.probability[part.labelled])) == 1
+            if not table.is_sharded and 0 < truth.sum() < len(truth) and is_uniform:
+                names = [str(group) for group in part.groups.index]
+                error = JudgeError.of_rows(truth, calls[both], [names[row] for row in both])
+                corrected = corrected_rate(calls, names, error, num_resamples=num_resamples).metric
+                metrics |= {} if corrected is None else {CORRECTED: corrected}
         num_labels = int(part.labelled.sum())
         found.append(
             PartRates(name=name, num_responses=len(index), num_labels=num_labels, metrics=metrics, estimate=estimate)
         )
     return found
-
-
-def _correct(calls: Values, rows: Verdicts, num_resamples: int) -> Metric | None:
-    """Corrects the detector's share by its errors on labels that were all drawn with one probability."""
-    judged = np.flatnonzero(rows.labelled & np.isfinite(calls))
-    truth = rows.labels[judged]
-    if not 0 < truth.sum() < len(truth) or len(np.unique(rows.probability[rows.labelled])) > 1:
-        return None
-    groups = [str(group) for group in rows.groups.index]
-    error = JudgeError.of_rows(truth, calls[judged], [groups[row] for row in judged])
-    return corrected_rate(calls, groups, error, num_resamples=num_resamples).metric
 
 
 def estimate_table(parts: Sequence[PartRates], *, title: str, by: str | None) -> Table:
@@ -288,38 +290,3 @@ def _mark(estimate: Estimate | None) -> str:
     if estimate is None:
         return ""
     return FEW if estimate.is_exact else BEYOND if estimate.is_beyond else ""
-
-
-def choose_next(
-    table: VerdictTable,
-    labels: Labels,
-    probabilities: Mapping[str, float],
-    waves: Sequence[Wave],
-    block: Any,
-    seed: int,
-) -> list[dict[str, object]]:
-    """Chooses the rows of label_next.csv: those to label, then those that are labelled already.
-
-    Raises:
-        UserError: Too few are left, it is unknown how the labels were drawn, or they were drawn by other scores.
-    """
-    if labels.values and not waves:
-        hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
-        raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
-    old = [table.labelled[name] for name in labels.values]
-    mean_spread = float(np.sqrt(table.scores * (1 - table.scores)).mean())
-    stored = np.array([probabilities[name] for name in labels.values])
-    check_scores(stored, inclusion_probabilities(waves, table.scores[old], mean_spread))
-    is_labelled = np.zeros(table.num_rows, bool)
-    is_labelled[old] = True
-    drawn, wave = sample_rows(table.scores, is_labelled, block["label_next"], block["rule"], seed=seed)
-    rows, all_waves = [*drawn.tolist(), *sorted(old)], [*waves, wave]
-    scores = table.scores[rows]
-    chances = inclusion_probabilities(all_waves, scores, mean_spread)
-    found = []
-    for texts, score, chance in zip(table.show(rows), scores.tolist(), chances.tolist(), strict=True):
-        label = labels.values.get(texts["id"])
-        name = "" if label is None else HALLUCINATED if label else FAITHFUL
-        head = {"id": texts["id"], "label": name, "score": round(score, 6)}
-        found.append({**head, INCLUSION: chance, WAVES: write_waves(all_waves), **texts})
-    return found

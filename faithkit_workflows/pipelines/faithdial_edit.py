@@ -65,8 +65,6 @@ TURNS, FIND, PROPOSE, CHECK = "turns", "find", "propose", "check"
 TAGS, DETECTOR = "tags", "detector"  # values of `which`
 SHEET, PREDICTIONS = "proposals.csv", "proposals.jsonl"
 TAGGED = ("hallucination", "partial hallucination")
-NOT_HALLUCINATED = "not hallucinated"
-MIN_SHARED = 2  # content words of the knowledge that an edit which declines must contain
 Answers = dict[str, str | None]  # by turn: the accepted text, or None if the proposal was rejected
 log = logging.getLogger("faithkit")
 
@@ -164,16 +162,16 @@ def _detector(config: Mapping[str, Any], text: str, read: Callable[..., Row]) ->
 
 def _find_hallucinated(row: Row, prediction: Prediction) -> Row:
     if prediction.label != HALLUCINATED:
-        raise RowFailed(NOT_HALLUCINATED if prediction.label is not None else NO_VERDICT)
+        raise RowFailed("not hallucinated" if prediction.label is not None else NO_VERDICT)
     return {**row, "original_score": prediction.score}
 
 
 def _read_edit(row: Row, reply: ModelReply, rules: ReplyRules) -> Row:
-    """Reads an edit. Admitting ignorance is a good edit if the reply continues with what is known."""
+    """Reads an edit. Admitting ignorance is a good edit if the reply continues with what is known, in two words."""
     text, was_cut = cut_turns(reply.text)
     text = " ".join(text.split())
     shared = {*apostrophe_content_words(text)} & {*apostrophe_content_words(row["knowledge"])}
-    may_decline = is_refusal(text) and len(shared) >= MIN_SHARED
+    may_decline = is_refusal(text) and len(shared) >= 2
     finished = reply.finished or was_cut
     fault = rules.fault(text, finished=finished, last_turn=last_turn(row), may_decline=may_decline)
     if fault is not None:
@@ -224,19 +222,18 @@ def best_proposals(rows: Iterable[Row], branches: Sequence[str]) -> Iterator[Row
     for candidates in batched(rows, len(branches)):
         first = str(candidates[0][KEY])
         key = first.rpartition(AT)[0] if len(branches) > 1 else first  # a single branch has plain keys
-        usable = [(number, row) for number, row in enumerate(candidates) if not is_failed(row)]
-        if usable:
-            number, best = min(usable, key=lambda pair: _sort_key(*pair))
-            yield {**best, KEY: key, "candidate": branches[number], "candidates": len(usable)}
+        ranks = []
+        for number, row in enumerate(candidates):
+            if not is_failed(row):
+                score = row.get("score")
+                if score is None:  # of a judge that gives labels only
+                    score = float(row.get("verdict", FAITHFUL) != FAITHFUL)
+                ranks.append((len(row["faults"]), score, row["copied_words"], number))
+        if ranks:
+            best = min(ranks)[-1]
+            yield {**candidates[best], KEY: key, "candidate": branches[best], "candidates": len(ranks)}
         else:
             yield {KEY: key, FAILED: list(dict.fromkeys(name for row in candidates for name in failure_names(row)))}
-
-
-def _sort_key(number: int, row: Row) -> tuple[int, float, int, int]:
-    score = row.get("score")
-    if score is None:  # of a judge that gives labels only
-        score = float(row.get("verdict", FAITHFUL) != FAITHFUL)
-    return len(row["faults"]), score, row["copied_words"], number
 
 
 def sheet_cells(row: Row, answers: Answers) -> dict[str, object]:

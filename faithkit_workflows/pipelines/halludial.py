@@ -22,43 +22,20 @@ from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn
 from construction.official_layouts import INDUCED, SPONTANEOUS, write_halludial
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit_workflows.pipelines.judgements import FIELDS, ask_judge, detect_hallucinations
-from faithkit_workflows.pipelines.run_chain import (
-    annotator_of,
-    build_benchmark,
-    build_model,
-    writers_of,
-)
+from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
 from judge.reply import locate_all, quoted_parts
 
 INPUTS, ANNOTATE = "inputs", "annotate"
-NOT_LOCATED = "the quoted part is not in the reply"
 
 
 def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Samples replies, annotates them, and writes both."""
+    """Samples replies, one step for each model, annotates them, and writes both.
 
-    def rows(chain: Chain) -> Iterator[Row]:
-        return usable_rows(chain.rows(ANNOTATE))
-
-    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
-        return write_halludial(folder, SPONTANEOUS, rows(chain), division)
-
-    build_benchmark(run, config, spontaneous_steps(config), rows, write)
-
-
-def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Generates hallucinations, and writes them with the faithful replies."""
-
-    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
-        return write_halludial(folder, INDUCED, induced_rows(chain), division)
-
-    build_benchmark(run, config, induced_steps(config), induced_rows, write)
-
-
-def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
-    """Makes the steps, one sampling step for each model; construction/chain/replies.py has the rules for replies."""
+    construction/chain/replies.py has the rules for replies.
+    """
     block, folder = config["pipeline"], config["prompts"]
     build = EnginePool(build_model, places=1)  # a model that replies and judges is loaded once
     prompt = read_text_prompt("construction", "reply", "max_words", "knowledge", "history", folder=folder)
@@ -88,12 +65,20 @@ def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
         judge: Any = detect_hallucinations(block["detector"], config["labels"])
     else:
         judge_prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
-        judge = ask_judge(annotator_of(config), judge_prompt, block, build)
-    return [*steps, Step(name=ANNOTATE, work=judge, after=tuple(step.name for step in steps[1:]))]
+        judge = ask_judge(EngineOptions(**config["engine"]), judge_prompt, block, build)
+    steps.append(Step(name=ANNOTATE, work=judge, after=tuple(step.name for step in steps[1:])))
+
+    def rows(chain: Chain) -> Iterator[Row]:
+        return usable_rows(chain.rows(ANNOTATE))
+
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_halludial(folder, SPONTANEOUS, rows(chain), division)
+
+    build_benchmark(run, config, steps, rows, write)
 
 
-def induced_steps(config: Mapping[str, Any]) -> list[AnyStep]:
-    """Makes the steps, one for each kind of hallucination and each model."""
+def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Generates hallucinations, one step for each kind and model, and writes them with the faithful replies."""
     block = config["pipeline"]
     steps: list[AnyStep] = [DialogueTurns(block, config["limit"]).as_source(INPUTS)]
     for kind in block["kinds"]:
@@ -112,7 +97,11 @@ def induced_steps(config: Mapping[str, Any]) -> list[AnyStep]:
             )
             name, language = f"{kind}-{model}", {"language": block["language"]}
             steps.append(Step(name=name, work=work, after=(INPUTS,), branch=name, settings=language))
-    return steps
+
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_halludial(folder, INDUCED, induced_rows(chain), division)
+
+    build_benchmark(run, config, steps, induced_rows, write)
 
 
 def _read_hallucination(row: Row, reply: ModelReply, rules: ReplyRules, made: Row) -> Row:
@@ -122,7 +111,7 @@ def _read_hallucination(row: Row, reply: ModelReply, rules: ReplyRules, made: Ro
     fault = fault or find_induced_fault(text, row["reference"])
     spans = [] if fault else locate_all(quoted_parts(explanation), text)[0]
     if fault or not spans:
-        raise RowFailed(fault or NOT_LOCATED, reply.text)
+        raise RowFailed(fault or "the quoted part is not in the reply", reply.text)
     judged = {"target": f"Yes. {explanation}", "label": HALLUCINATED, "spans": [[s.start, s.end] for s in spans]}
     return {**row, **made, "response": text, **judged, **({} if reply.finished else {"target_cut": True})}
 

@@ -93,7 +93,8 @@ def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, An
     def read(row: Row, reply: ModelReply) -> Row:
         target, added = reply.text.strip(), {}
         found = parse_judgement(target, row["response"])
-        if found.label == UNPARSED and (verdict := reply.likeliest):
+        if found.label == UNPARSED and reply.probabilities:
+            verdict = max(reply.probabilities, key=reply.probabilities.__getitem__)
             target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": reply.probabilities[verdict]}
             found = parse_judgement(target, row["response"])
         if found.label == UNPARSED:

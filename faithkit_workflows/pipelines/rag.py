@@ -23,12 +23,11 @@ from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step,
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
-from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.prompts import TextPrompt, read_text_prompt
+from faithkit.inference.prompts import read_text_prompt
 from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"
@@ -43,23 +42,9 @@ QUALITY = {None: GOOD, REFUSAL: REFUSED, CUT: TRUNCATED}
 
 
 def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Generates the responses, and writes them in RAGTruth's layout."""
-    folder, nulls = config["prompts"], config["pipeline"]["nulls"]
+    """Generates the responses, one step for each model, and writes them in RAGTruth's layout."""
+    block, folder = config["pipeline"], config["prompts"]
     prompts = {task: read_text_prompt("construction", *names, folder=folder) for task, names in PROMPTS.items()}
-
-    def prompt_of(row: Row) -> str:
-        return prompts[row["task"]].fill(**prompt_values(row, nulls))
-
-    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
-        return write_ragtruth(folder, chain.rows("inputs"), responses(chain), division, prompt_of)
-
-    steps = rag_steps(config, prompts)
-    build_benchmark(run, config, steps, responses, write, group="source_id", fields=("response",))
-
-
-def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> list[AnyStep]:
-    """Makes the steps, one for each model."""
-    block = config["pipeline"]
     sources = RagSources(block["path"], config["limit"], block["on_bad_row"], block["embedded_rows"])
     rules = {task: ReplyRules(language=block["language"], instruction=prompt.text) for task, prompt in prompts.items()}
 
@@ -85,7 +70,14 @@ def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> l
         )
         limits = {"language": block["language"], "nulls": block["nulls"]}
         steps.append(Step(name=f"respond-{model}", work=work, after=("inputs",), branch=model, settings=limits))
-    return steps
+
+    def prompt_of(row: Row) -> str:
+        return prompts[row["task"]].fill(**prompt_values(row, block["nulls"]))
+
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_ragtruth(folder, chain.rows("inputs"), responses(chain), division, prompt_of)
+
+    build_benchmark(run, config, steps, responses, write, group="source_id", fields=("response",))
 
 
 def responses(chain: Chain) -> Iterator[Row]:
@@ -133,24 +125,19 @@ class RagSources:
             if number == self.limit:
                 return
             try:
-                made = _row(row, source_id)
+                task, info = row.choice("task_type", TASKS), row.values["source_info"]
+                if task == SUMMARY:
+                    row.text("source_info")
+                else:
+                    inside = row.inside(info)  # refuses what is not an object
+                    if task == QA:
+                        inside.text("question"), inside.text("passages")
+                made = {"task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
             except BadRow as error:
                 report.reject(row.file, row.line, error, row.values)
                 continue
             number += 1
-            yield made
-
-
-def _row(row: FileRow, source_id: str) -> Row:
-    task, info = row.choice("task_type", TASKS), row.values["source_info"]
-    if task == SUMMARY:
-        row.text("source_info")
-    elif task == QA:
-        inside = row.inside(info)
-        inside.text("question"), inside.text("passages")
-    else:
-        row.inside(info)  # refuses what is not an object
-    return {KEY: source_id, "task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
+            yield {KEY: source_id, **made}
 
 
 def prompt_values(row: Row, nulls: str) -> dict[str, str]:

@@ -26,14 +26,7 @@ from faithkit.pages.page_tables import escape_terminal, new_number_table, print_
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash
 OUTPUT = "benchmark"  # in the run's folder: the official layout
 NUM_SHOWN, NUM_MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged in a dry run
-CHARACTERS_PER_TOKEN = 4.0  # in English text, roughly
-_NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 log = logging.getLogger("faithkit")
-
-
-def annotator_of(config: Mapping[str, Any]) -> EngineOptions:
-    """Gives the model of the block `engine`: it annotates, and it also writes unless `models` names others."""
-    return EngineOptions(**config["engine"])
 
 
 def build_model(options: EngineOptions) -> TextEngine:
@@ -51,7 +44,7 @@ def writers_of(config: Mapping[str, Any]) -> dict[str, EngineOptions]:
     Raises:
         UserError: Two models have one name.
     """
-    default, models = annotator_of(config), config["models"] or [config["engine"]["model"]]
+    default, models = EngineOptions(**config["engine"]), config["models"] or [config["engine"]["model"]]
     if isinstance(models, Mapping):
         known = {one.name for one in fields(EngineOptions)}
         return {
@@ -70,7 +63,7 @@ def writers_of(config: Mapping[str, Any]) -> dict[str, EngineOptions]:
 
 def branch_name(text: str) -> str:
     """Makes a name that a file can have."""
-    return _NO_FILE_NAME.sub("-", text).strip(".-") or "model"
+    return re.sub("[^A-Za-z0-9._-]+", "-", text).strip(".-") or "model"
 
 
 def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep]) -> Chain | None:
@@ -111,7 +104,7 @@ def show_dry_run(steps: Sequence[AnyStep]) -> None:
             print(f"--- {step.name}, prompt {number} of {count:,}: {row[KEY]}")
             print(*(f"[{message.role}]\n{message.content}" for message in ask.messages(row)), sep="\n", end="\n\n")
         lengths = [sum(len(message.content) for message in ask.messages(row)) for row in usable]
-        num_read = round(sum(lengths) / CHARACTERS_PER_TOKEN / max(1, len(lengths)) * count)
+        num_read = round(sum(lengths) / 4 / max(1, len(lengths)) * count)  # roughly, for English text
         num_written = count * ask.decoding.max_new_tokens
         cost = "-"
         if ask.options.price is not None:

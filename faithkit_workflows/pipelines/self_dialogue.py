@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,10 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import Prediction
 from faithkit_workflows.pipelines.judgements import Detect, require_verdict
-from faithkit_workflows.pipelines.run_chain import (
-    OUTPUT,
-    annotator_of,
-    build_model,
-    print_counts,
-    run_chain,
-    writers_of,
-)
+from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
 
 TOPICS = "topics"
 VERDICTS, DIALOGUES, JUDGE = "verdicts", "dialogues", "judge"
@@ -78,18 +73,17 @@ class DialoguePlan:
         self.config, self.block, self.build = config, config["pipeline"], EnginePool(build_model)
         chosen = DOMAINS if self.block["domains"] == ANY else self.block["domains"]
         self.domains = [domain for domain in DOMAINS if domain in chosen]
-        self.user, self.writers = annotator_of(config), writers_of(config)
+        self.user, self.writers = EngineOptions(**config["engine"]), writers_of(config)
         self.next_turn = read_text_prompt("construction", "self_next", "history", "name", folder=config["prompts"])
-        self.prompts = {side: {domain: self._prompt(side, domain) for domain in self.domains} for side in "AB"}
+        self.prompts: dict[str, dict[str, TextPrompt]] = {"A": {}, "B": {}}
+        for side, domain in product("AB", self.domains):
+            name = f"self_{side.lower()}_{domain}"
 
-    def _prompt(self, side: str, domain: str) -> TextPrompt:
-        name = f"self_{side.lower()}_{domain}"
+            def build(text: str, system: str, name: str = name) -> TextPrompt:
+                found = [field for field in FIELDS if field in FIELD.findall(text)]
+                return TextPrompt(f"{system}\n\n{text}".strip(), tuple(found), name=name)
 
-        def build(text: str, system: str) -> TextPrompt:
-            found = [field for field in FIELDS if field in FIELD.findall(text)]
-            return TextPrompt(f"{system}\n\n{text}".strip(), tuple(found), name=name)
-
-        return read_text("construction", name, self.config["prompts"], build)
+            self.prompts[side][domain] = read_text("construction", name, config["prompts"], build)
 
     def steps(self) -> list[AnyStep]:
         """Makes the steps of whole dialogues."""
@@ -103,49 +97,48 @@ class DialoguePlan:
             on_bad_row=block["on_bad_row"],
         )
         source = Source(name=TOPICS, read=topics.rows, settings=topics.settings())
-        first = self._turn_step(0, "", TOPICS)
+        first = next(self.turn_steps(0, "", TOPICS))
         return [source, first, *(step for name in self.writers for step in self.turn_steps(1, name, first.name))]
 
     def turn_steps(self, place: int, name: str, after: str) -> Iterator[AnyStep]:
         """Yields the steps of the turns from a place on, with one of the models as B."""
-        for number in range(place, 2 * self.block["rounds"]):
-            step = self._turn_step(number, name, after)
-            yield step
-            after = step.name
+        block = self.block
+        for number in range(place, 2 * block["rounds"]):
+            side, field = side_of(number), f"for_{side_of(number).lower()}"
+            rules = DialogueRules(
+                by_domain={
+                    domain: ReplyRules(
+                        max_words=block["max_words"],
+                        language=block["language"],
+                        instruction=f"{prompt.text}\n{self.next_turn.text}",
+                    )
+                    for domain, prompt in self.prompts[side].items()
+                },
+                min_rounds=block["min_rounds"],
+                heading=self.next_turn.text.partition("{history}")[0].strip(),
+            )
+
+            def values(row: Row, field: str = field) -> dict[str, str]:
+                return {"topic": row[field], "max_words": str(block["max_words"])}
+
+            work = AskTurn(
+                options=self.user if side == "A" else self.writers[name],
+                prompts=self.prompts[side],
+                values=values,
+                read=rules.add_turn,
+                decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
+                build=self.build,
+                place=number,
+                next_turn=self.next_turn,
+            )
+            settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
+            named = f"{turn_name(number)}-{name}" if number else turn_name(number)
+            yield Step(name=named, work=work, after=(after,), branch=name, settings=settings)
+            after = named
 
     def last_step(self, name: str) -> str:
         """Names the step that has the whole dialogues of one of the models."""
-        return self._step_name(2 * self.block["rounds"] - 1, name)
-
-    def _step_name(self, place: int, name: str) -> str:
-        return f"{turn_name(place)}-{name}" if place else turn_name(place)
-
-    def _turn_step(self, place: int, name: str, after: str) -> Step:
-        block, side = self.block, side_of(place)
-        rules = DialogueRules(
-            by_domain={
-                domain: ReplyRules(
-                    max_words=block["max_words"],
-                    language=block["language"],
-                    instruction=f"{prompt.text}\n{self.next_turn.text}",
-                )
-                for domain, prompt in self.prompts[side].items()
-            },
-            min_rounds=block["min_rounds"],
-            heading=self.next_turn.text.partition("{history}")[0].strip(),
-        )
-        work = AskTurn(
-            options=self.user if side == "A" else self.writers[name],
-            prompts=self.prompts[side],
-            values=lambda row: {"topic": row[f"for_{side.lower()}"], "max_words": str(block["max_words"])},
-            read=rules.add_turn,
-            decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
-            build=self.build,
-            place=place,
-            next_turn=self.next_turn,
-        )
-        settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
-        return Step(name=self._step_name(place, name), work=work, after=(after,), branch=name, settings=settings)
+        return f"{turn_name(2 * self.block['rounds'] - 1)}-{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +160,6 @@ class Edit:
     def place(self) -> int:
         """Gives the place of the turn."""
         return 2 * (self.round - 1)
-
-    def applies_to(self, row: Row) -> bool:
-        """Checks whether the dialogue still has the turn that it replaces."""
-        turns = () if is_failed(row) else row["turns"]
-        return self.place < len(turns) and normalize_spaces(turns[self.place]) == self.before
 
     def cut(self, row: Row) -> Row:
         """Cuts the dialogue behind the edited turn."""
@@ -233,7 +221,11 @@ class EditedDialogues:
         cut: list[Row] = []
         for row in self.editable_rows():  # of several edits of a dialogue the first counts
             edits = sorted(waiting.get(row[KEY], ()), key=lambda edit: edit.round)
-            cut += [edit.cut(row) for edit in edits if edit.applies_to(row)][:1]
+            turns = () if is_failed(row) else row["turns"]
+            fitting = [
+                edit for edit in edits if edit.place < len(turns) and normalize_spaces(turns[edit.place]) == edit.before
+            ]
+            cut += [edit.cut(row) for edit in fitting[:1]]
         if num_left := sum(map(len, waiting.values())) - len(cut):
             why = "their turns have changed, or are behind another edit"
             log.warning("edits/%s: %d edits are not applied: %s", number, num_left, why)

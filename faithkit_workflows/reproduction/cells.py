@@ -168,20 +168,17 @@ class Difference:
         return max(self.metric.read_unparsed(one) for one in (folder, folder.parent / self.before))
 
     def read(self, folder: Path) -> Estimate | None:
-        """Reads both metrics and subtracts them."""
+        """Reads both metrics and subtracts them, with the MOVER interval from the distances to their bounds."""
         after = self.metric.read(folder)
         before = replace(self.metric, step=self.before).read(folder.parent / self.before)
-        return None if after is None or before is None else subtract_estimates(after, before)
-
-
-def subtract_estimates(after: Estimate, before: Estimate) -> Estimate:
-    """Subtracts two independent estimates, with the MOVER interval from the distances to their bounds."""
-    value = after.value - before.value
-    if after.low is None or after.high is None or before.low is None or before.high is None:
-        return Estimate(value=value)
-    low = value - math.hypot(after.value - after.low, before.high - before.value)
-    high = value + math.hypot(after.high - after.value, before.value - before.low)
-    return Estimate(value=value, low=low, high=high)
+        if after is None or before is None:
+            return None
+        value = after.value - before.value
+        if after.low is None or after.high is None or before.low is None or before.high is None:
+            return Estimate(value=value)
+        low = value - math.hypot(after.value - after.low, before.high - before.value)
+        high = value + math.hypot(after.high - after.value, before.value - before.low)
+        return Estimate(value=value, low=low, high=high)
 
 
 def _read_corpus(folder: Path, path: Sequence[str | int]) -> Any:

@@ -22,7 +22,6 @@ from faithkit.statistics.metric import Metric as Estimate
 from faithkit_workflows.reproduction.table_steps import Place, Step
 
 Draw = Callable[["Figure", Place, Path], Path | None]
-MAX_TOPICS = 15
 TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 
 
@@ -140,7 +139,7 @@ def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | N
         figure, _ = new_figure(4 * columns, 3.6 * rows, rows=rows, columns=columns)
         for axes, (name, counts) in zip(figure.axes, panels.items(), strict=False):
             total = sum(counts.values())
-            shown = Counter(counts).most_common(MAX_TOPICS)
+            shown = Counter(counts).most_common(15)
             axes.barh([plot_name(topic) for topic, _ in shown], [count for _, count in shown], color=COLOURS[0])
             axes.invert_yaxis()
             axes.set_title("\n".join(wrap(plot_name(name), 34)))

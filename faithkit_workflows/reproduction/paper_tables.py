@@ -39,9 +39,8 @@ from faithkit_workflows.reproduction.cells import (
 )
 from faithkit_workflows.reproduction.paper_figures import DRAWINGS, Figure
 from faithkit_workflows.reproduction.table_files import ALL, FILES, Fields, Row, check_names, read_file, select_scale
-from faithkit_workflows.reproduction.table_steps import EXPORTS, LOCAL, PAPER, Step, sort_steps
+from faithkit_workflows.reproduction.table_steps import EXPORTS, PAPER, Step, sort_steps
 
-NOT_MEASURED = {LOCAL: "a model without a replacement at the local scale", PAPER: "not measured here"}
 Kind = TypeVar("Kind")
 
 
@@ -296,7 +295,10 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
             if rule is None:
                 raise UserError(f"no rule of results holds for column {column}, row {dict(row)}", place=place)
             result = None if rule.why else _build_result(rule, part, found, own, by_system)
-            why = found.fill(rule.why) or NOT_MEASURED[steps.scale]
+            unmeasured = (
+                "not measured here" if steps.scale == PAPER else "a model without a replacement at the local scale"
+            )
+            why = found.fill(rule.why) or unmeasured
             if result is not None:
                 why = part.unpublished if figure is None else ""
             yield Cell(

@@ -14,13 +14,7 @@ from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_strict_json
 from faithkit.metrics.outcomes import REPORTED_UNPARSED, TOO_MANY_UNPARSED
-from faithkit.pages.page_tables import (
-    escape_markdown,
-    format_metric,
-    new_number_table,
-    print_tables,
-    to_markdown,
-)
+from faithkit.pages.page_tables import escape_markdown, format_metric, new_number_table, print_tables, to_markdown
 from faithkit.pages.plotting import require_plots
 from faithkit_workflows.reproduction.cells import (
     NOT_COMPARABLE,
@@ -45,7 +39,7 @@ from faithkit_workflows.reproduction.table_steps import (
     describe_prompts,
     find_blocked_steps,
     needed_prompts,
-    read_costs,
+    read_record,
     sort_steps,
 )
 
@@ -74,13 +68,6 @@ class Compared:
     unparsed: float = 0.0
     stars: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Converts to plain values, for JSON."""
-        ours = self.ours and {name: getattr(self.ours, name) for name in ("value", "low", "high", "n")}
-        shown = {"row": self.cell.row, "column": self.cell.column, "paper": self.cell.published, "ours": ours}
-        why = {"verdict": self.verdict, "why": self.why or None, "prompts": self.prompts or None}
-        return {**shown, **why, "unparsed": self.unparsed, "stars": self.stars, "paper_stars": self.cell.stars}
-
 
 def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> list[Compared]:
     """Reads the results of the steps and compares every cell.
@@ -88,8 +75,32 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
     Args:
         without: The steps without results, with the reason.
     """
-    part, origins = describe_missing_data(table, place, without), trace_cells(table, place)
-    return [_compare(cell, origin, place, without, part) for cell, origin in zip(table.cells, origins, strict=True)]
+    part, found = describe_missing_data(table, place, without), []
+    for cell, (needed, prompts, replaced) in zip(table.cells, trace_cells(table, place), strict=True):
+        result = cell.result
+        blocked = next((without[step.name] for step in needed if step.name in without), "")
+        if result is None or blocked:
+            found.append(Compared(cell=cell, ours=None, verdict=NOT_RUN, why=blocked or cell.why))
+            continue
+        folder = place.folder(result.step)
+        ours = result.read(folder)
+        if ours is None:
+            reason = "our data or models have no such figure"
+            found.append(Compared(cell=cell, ours=None, verdict=NOT_RUN, why=reason))
+            continue
+        unparsed = result.read_unparsed(folder) if isinstance(result, Metric | Difference) else 0.0
+        why = replaced or (part if isinstance(result, Count) else "")
+        if unparsed > TOO_MANY_UNPARSED:
+            why = f"{unparsed:.0%} of the replies could not be read as a verdict"
+        elif cell.published is None:
+            why = cell.why
+        verdict = NOT_COMPARABLE
+        if not why and cell.published is not None:
+            verdict = compare_with_published(ours, cell.published, digits=cell.digits)
+        stars = result.read_stars(folder) if isinstance(result, HumanScore) else ""
+        one = Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed, stars=stars)
+        found.append(one)
+    return found
 
 
 def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]) -> str:
@@ -100,30 +111,6 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
     found = Count(whole.step, whole.count).read(place.folder(whole.step))
     here = 0 if found is None else int(found.value)
     return "" if here == whole.number else f"here are {here:,} {whole.unit}, in the paper {whole.number:,}"
-
-
-def _compare(
-    cell: Cell, origin: tuple[list[Step], str, str], place: Place, without: Mapping[str, str], part: str
-) -> Compared:
-    result, (needed, prompts, replaced) = cell.result, origin
-    blocked = next((without[step.name] for step in needed if step.name in without), "")
-    if result is None or blocked:
-        return Compared(cell=cell, ours=None, verdict=NOT_RUN, why=blocked or cell.why)
-    folder = place.folder(result.step)
-    ours = result.read(folder)
-    if ours is None:
-        return Compared(cell=cell, ours=None, verdict=NOT_RUN, why="our data or models have no such figure")
-    unparsed = result.read_unparsed(folder) if isinstance(result, Metric | Difference) else 0.0
-    why = replaced or (part if isinstance(result, Count) else "")
-    if unparsed > TOO_MANY_UNPARSED:
-        why = f"{unparsed:.0%} of the replies could not be read as a verdict"
-    elif cell.published is None:
-        why = cell.why
-    verdict = NOT_COMPARABLE
-    if not why and cell.published is not None:
-        verdict = compare_with_published(ours, cell.published, digits=cell.digits)
-    stars = result.read_stars(folder) if isinstance(result, HumanScore) else ""
-    return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed, stars=stars)
 
 
 def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, str]]:
@@ -150,16 +137,6 @@ def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
     return [f"the embedded corpus in place of {' and '.join(corpora)}"] if corpora else []
 
 
-def list_dropped_rows(table: Table, place: Place) -> Iterator[str]:
-    """Lists for each step how many rows of its data were left out, and why."""
-    for name in table.used:
-        path = place.folder(name) / "metrics.json"
-        if path.exists():
-            counts = _dropped(read_strict_json(path, hint=f"delete {path.parent}").get("meta", {}).get("data"))
-            if counts:
-                yield f"rows left out by {name}: {', '.join(f'{why} {number:,}' for why, number in counts.items())}"
-
-
 def _dropped(data: Any) -> Counter[str]:
     """Sums the counts of dropped and rejected rows in the description of a step's data."""
     found: Counter[str] = Counter()
@@ -178,39 +155,32 @@ def build_comparison_table(table: Table, found: list[Compared], part: str, dropp
     Args:
         dropped: Lines about rows that were left out.
     """
-    reasons = list(dict.fromkeys(one.why for one in found if one.ours is not None and one.why))
-
-    def rows() -> Iterator[Sequence[str]]:
-        row = ""
-        for one in found:
-            if one.ours is not None:
-                mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
-                named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
-                digits, published = one.cell.digits, one.cell.published
-                paper = "-" if published is None else f"{published:,.{digits}f}{one.cell.stars}"
-                ours = format_metric(one.ours, digits=digits if one.ours.low is None else max(digits, 1)) + one.stars
-                ours = "-" if one.unparsed > TOO_MANY_UNPARSED else ours
-                yield named, one.cell.column, ours, paper, one.verdict + mark
-
-    title, lines = f"{table.name}: {table.title}", (*_caption_lines(table, found, reasons, part), *dropped)
-    lines = (*lines, f"in all: {count_verdicts(found)}")
-    return new_number_table(title, ("", ""), ("ours", "paper", "verdict"), rows(), caption=lines, show_edge=True)
-
-
-def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part: str) -> Iterator[str]:
-    yield f"paper: {table.citation}; [low, high]: our 95% interval"
-    yield RULE
-    yield from (f"({number}) {reason}" for number, reason in enumerate(reasons, start=1))
-    if prompts := dict.fromkeys(one.prompts for one in found if one.ours is not None and one.prompts):
-        yield f"prompts: {'; '.join(prompts)}"
+    measured = [one for one in found if one.ours is not None]
+    reasons = list(dict.fromkeys(one.why for one in measured if one.why))
+    rows, row = [], ""
+    for one in measured:
+        mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
+        named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
+        digits, published = one.cell.digits, one.cell.published
+        paper = "-" if published is None else f"{published:,.{digits}f}{one.cell.stars}"
+        has_interval = one.ours is not None and one.ours.low is not None
+        ours = format_metric(one.ours, digits=max(digits, 1) if has_interval else digits) + one.stars
+        ours = "-" if one.unparsed > TOO_MANY_UNPARSED else ours
+        rows.append((named, one.cell.column, ours, paper, one.verdict + mark))
+    lines = [f"paper: {table.citation}; [low, high]: our 95% interval", RULE]
+    lines += [f"({number}) {reason}" for number, reason in enumerate(reasons, start=1)]
+    if prompts := dict.fromkeys(one.prompts for one in measured if one.prompts):
+        lines.append(f"prompts: {'; '.join(prompts)}")
     left = Counter(one.why for one in found if one.ours is None)
-    yield from (f"{number} of the paper's figures without ours: {why}" for why, number in left.items())
-    if part and any(one.ours is not None and not one.why for one in found):
-        yield f"{part}: only shares are compared"
-    if table.note:
-        yield table.note
+    lines += [f"{number} of the paper's figures without ours: {why}" for why, number in left.items()]
+    if part and any(not one.why for one in measured):
+        lines.append(f"{part}: only shares are compared")
+    lines += [table.note] if table.note else []
     shares = {one.cell.row: one.unparsed for one in found if REPORTED_UNPARSED < one.unparsed <= TOO_MANY_UNPARSED}
-    yield from (f"unparsed: {share:.0%} of the replies of {row}" for row, share in shares.items())
+    lines += [f"unparsed: {share:.0%} of the replies of {row}" for row, share in shares.items()]
+    lines += [*dropped, f"in all: {count_verdicts(found)}"]
+    title, heads = f"{table.name}: {table.title}", ("ours", "paper", "verdict")
+    return new_number_table(title, ("", ""), heads, rows, caption=lines, show_edge=True)
 
 
 def count_verdicts(found: list[Compared]) -> str:
@@ -235,44 +205,64 @@ class Made:
 
 
 def write_result(result: Table | Figure, place: Place, without: Mapping[str, str]) -> Made:
-    """Writes a table or figure into the folder `tables`, and prints the table or the figure's file."""
+    """Writes a table or figure into the folder `tables`, and prints the table or the figure's file.
+
+    A figure is drawn as PNG; without its steps or data the reason is printed.
+    """
     if isinstance(result, Table):
         return write_table(result, place, without)
-    return write_figure(result, place, without)
-
-
-def write_figure(figure: Figure, place: Place, without: Mapping[str, str]) -> Made:
-    """Draws a figure as PNG; without its steps or data the reason is printed."""
     require_plots()
     folder = place.out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
-    missing = dict.fromkeys(without[name] for name in figure.used if name in without)
-    can_draw = any(name not in without for name in figure.used)
-    path = figure.draw(place, folder / f"{figure.name}.png") if can_draw else None
+    missing = dict.fromkeys(without[name] for name in result.used if name in without)
+    can_draw = any(name not in without for name in result.used)
+    path = result.draw(place, folder / f"{result.name}.png") if can_draw else None
     reason = "; ".join(missing) or "our data or models have nothing to show"
-    needed = steps_of(figure)
+    needed = steps_of(result)
     stand_ins = [step.stand_in for step in needed if step.stand_in]
     notes = dict.fromkeys([*_embedded(needed, place), *stand_ins, *(f"left out: {why}" for why in missing)])
-    print(f"{figure.name}: {figure.title} ({figure.citation}; {COMPARED_BY_EYE})")
+    print(f"{result.name}: {result.title} ({result.citation}; {COMPARED_BY_EYE})")
     print(f"  {path or f'{NOT_RUN}: {reason}'}", *(f"  {note}" for note in notes if path), sep="\n")
     text = "\n\n".join(
         [
-            f"## {escape_markdown(f'{figure.name}: {figure.title}')}",
-            escape_markdown("; ".join([figure.citation, COMPARED_BY_EYE, *notes])),
+            f"## {escape_markdown(f'{result.name}: {result.title}')}",
+            escape_markdown("; ".join([result.citation, COMPARED_BY_EYE, *notes])),
             *(() if path else (escape_markdown(f"{NOT_RUN}: {reason}"),)),
         ]
     )
-    return Made(result=figure, text=text, verdicts="1 drawn" if path else f"1 {NOT_RUN}", image=path)
+    return Made(result=result, text=text, verdicts="1 drawn" if path else f"1 {NOT_RUN}", image=path)
 
 
 def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
     """Prints a table, and writes it as JSON and markdown into the folder `tables`."""
     found, part = compare_table(table, place, without), describe_missing_data(table, place, without)
-    shown = build_comparison_table(table, found, part, list_dropped_rows(table, place))
+    dropped = []
+    for name in table.used:
+        path = place.folder(name) / "metrics.json"
+        if path.exists():
+            counts = _dropped(read_strict_json(path, hint=f"delete {path.parent}").get("meta", {}).get("data"))
+            if counts:
+                numbers = ", ".join(f"{why} {number:,}" for why, number in counts.items())
+                dropped.append(f"rows left out by {name}: {numbers}")
+    shown = build_comparison_table(table, found, part, dropped)
     print_tables(shown)
     folder = place.out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
-    cells = [one.to_dict() for one in found]
+    cells = [
+        {
+            "row": one.cell.row,
+            "column": one.cell.column,
+            "paper": one.cell.published,
+            "ours": one.ours and {name: getattr(one.ours, name) for name in ("value", "low", "high", "n")},
+            "verdict": one.verdict,
+            "why": one.why or None,
+            "prompts": one.prompts or None,
+            "unparsed": one.unparsed,
+            "stars": one.stars,
+            "paper_stars": one.cell.stars,
+        }
+        for one in found
+    ]
     write_json(folder / f"{table.name}.json", {"table": table.name, "paper": table.citation, "cells": cells})
     made = Made(result=table, text=to_markdown(shown), verdicts=count_verdicts(found))
     write_text(folder / f"{table.name}.md", made.text)
@@ -281,102 +271,77 @@ def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
 
 def write_report(path: Path, made: Sequence[Made], place: Place) -> None:
     """Writes all tables into one file, with the machine, the date, and the time of each step."""
-    write_text(path, "\n".join(_report_lines(path, made, place)) + "\n")
-
-
-def _report_lines(path: Path, made: Sequence[Made], place: Place) -> Iterator[str]:
     facts = environment()
-    yield "# The papers' tables, reproduced"
-    yield ""
-    yield f"By `faithkit reproduce` at `scale={place.scale}` ({time.strftime('%Y-%m-%d')}; docs/papers/reproducing.md)."
     versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "torch", "transformers"))
-    yield f"{facts['cpu']}, {os.cpu_count()} cores; {versions}; commit {facts['git_commit']}."
+    lines = [
+        "# The papers' tables, reproduced",
+        "",
+        f"By `faithkit reproduce` at `scale={place.scale}` ({time.strftime('%Y-%m-%d')}; docs/papers/reproducing.md).",
+        f"{facts['cpu']}, {os.cpu_count()} cores; {versions}; commit {facts['git_commit']}.",
+    ]
     if place.scale == LOCAL:
-        yield "Small models, few rows and, without given corpora, the embedded one: this shows that every step works,"
-        yield "and not how good the papers' methods are. Verdicts are given only for counts of the papers' data."
-    yield f"Brackets are our 95% intervals. Verdicts: {RULE}."
-    yield ""
-    yield "| table | what | verdicts |"
-    yield "| --- | --- | --- |"
-    yield from (f"| {one.result.name} | {escape_markdown(one.result.title)} | {one.verdicts} |" for one in made)
-    yield ""
+        lines += [
+            "Small models, few rows and, without given corpora, the embedded one: this shows that every step works,",
+            "and not how good the papers' methods are. Verdicts are given only for counts of the papers' data.",
+        ]
+    lines += [f"Brackets are our 95% intervals. Verdicts: {RULE}.", ""]
+    lines += ["| table | what | verdicts |", "| --- | --- | --- |"]
+    lines += [f"| {one.result.name} | {escape_markdown(one.result.title)} | {one.verdicts} |" for one in made]
+    lines.append("")
     for one in made:
-        yield one.text.replace(f"{RULE}\n\n", "")
+        lines.append(one.text.replace(f"{RULE}\n\n", ""))
         if one.image:
-            yield f"\n![{escape_markdown(one.result.title)}]({os.path.relpath(one.image, path.parent)})\n"
-    spent = read_costs(all_steps([one.result for one in made]), place)
-    yield "## Time of each step"
-    yield ""
-    yield "| step | CPU seconds | seconds | ended |"
-    yield "| --- | ---: | ---: | --- |"
-    for name, record in spent.items():
-        yield f"| {name} | {record.cpu_seconds:,.0f} | {record.seconds:,.0f} | {record.ended} |"
-
-
-MAX_REASONS = 4
-NOT_PUBLISHED = "the paper's figure is not available"
-BY_EYE = "by eye: the paper prints no numbers"
+            place_of = os.path.relpath(one.image, path.parent)
+            lines.append(f"\n![{escape_markdown(one.result.title)}]({place_of})\n")
+    lines += ["## Time of each step", "", "| step | CPU seconds | seconds | ended |", "| --- | ---: | ---: | --- |"]
+    for step in all_steps([one.result for one in made]):
+        record = read_record(step, place)
+        if record and record.ended:
+            lines.append(f"| {step.name} | {record.cpu_seconds:,.0f} | {record.seconds:,.0f} | {record.ended} |")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def describe_results(results: Sequence[Table | Figure], place: Place) -> Iterator[str]:
-    """Yields the lines about each table and figure."""
+    """Yields the lines about each table and figure: its corpora, prompts and hardware, and what can be compared."""
     for result in results:
         steps = steps_of(result)
-        comparable = BY_EYE if isinstance(result, Figure) else describe_comparability(result, place)
         yield f"{result.name}: {result.title}"
-        yield f"  data: {', '.join(_describe_data(steps, place))}"
-        yield from (f"  prompts: {prompts}" for prompts in _describe_prompts(steps, place))
-        yield f"  hardware: {', '.join(_describe_hardware(steps, place))}"
-        yield f"  comparable: {comparable}"
-
-
-def _describe_data(steps: Sequence[Step], place: Place) -> Iterator[str]:
-    """Names the corpora of the steps, and where each comes from."""
-    for name in dict.fromkeys(name for step in steps for name in step.corpora.values()):
-        if place.corpus(name):
-            yield f"{name}: given"
-        elif any(name in place.given(step) for step in steps):
-            yield f"{name}: from the hub"
-        else:
-            yield f"{name}: {'missing' if place.scale == PAPER else 'embedded'}"
-
-
-def _describe_prompts(steps: Sequence[Step], place: Place) -> Iterator[str]:
-    """Names the prompts that language models are asked with: ours, or the user's."""
-    found: dict[str, dict[str, str]] = {}
-    for step in steps:
-        folder, names = needed_prompts(step.arguments)
-        origin = "ours" if describe_prompts(step.arguments, place.prompts) == OURS else "yours"
-        for name in names:
-            found.setdefault(folder, {})[name] = origin
-    for folder, names_with_origin in found.items():
-        yield f"{folder}: " + ", ".join(f"{name} ({origin})" for name, origin in names_with_origin.items())
-
-
-def _describe_hardware(steps: Sequence[Step], place: Place) -> Iterator[str]:
-    """Names the GPUs, trainings and paid servers that the steps need."""
-    most = max((step.num_gpus for step in steps), default=0)
-    trainings = sum(step.script == "train" for step in steps)
-    runs_models = any(step.script != "construct" for step in steps)
-    if place.scale == PAPER and runs_models:
-        yield f"{max(1, most)} GPU{'s' if most > 1 else ''} of {GPU_GIGABYTES} GB"
-    else:
-        yield "CPU"
-    if trainings:
-        yield f"{trainings} training{'s' if trainings > 1 else ''}"
-    yield from dict.fromkeys(step.server for step in steps if step.server)
-
-
-def describe_comparability(table: Table, place: Place) -> str:
-    """Counts the cells that could be compared with the paper, and names what prevents the others."""
-    blocked = find_blocked_steps(table.steps, place)
-    reasons: Counter[str] = Counter()
-    for cell, (needed, _, replaced) in zip(table.cells, trace_cells(table, place), strict=True):
-        missing = next((blocked[step.name] for step in needed if step.name in blocked), "")
-        if cell.result is None or cell.published is None:
-            reasons[cell.why or NOT_PUBLISHED] += 1
-        elif missing or replaced:
-            reasons[missing or replaced] += 1
-    comparable = len(table.cells) - reasons.total()
-    shown = f"{comparable} of {len(table.cells)} figures"
-    return "; ".join([shown, *(f"{number} not: {reason}" for reason, number in reasons.most_common(MAX_REASONS))])
+        corpora = []
+        for name in dict.fromkeys(name for step in steps for name in step.corpora.values()):
+            if place.corpus(name):
+                corpora.append(f"{name}: given")
+            elif any(name in place.given(step) for step in steps):
+                corpora.append(f"{name}: from the hub")
+            else:
+                corpora.append(f"{name}: {'missing' if place.scale == PAPER else 'embedded'}")
+        yield f"  data: {', '.join(corpora)}"
+        prompts: dict[str, dict[str, str]] = {}  # with their origin, by folder
+        for step in steps:
+            folder, names = needed_prompts(step.arguments)
+            origin = "ours" if describe_prompts(step.arguments, place.prompts) == OURS else "yours"
+            for name in names:
+                prompts.setdefault(folder, {})[name] = origin
+        for folder, origins in prompts.items():
+            yield f"  prompts: {folder}: " + ", ".join(f"{name} ({origin})" for name, origin in origins.items())
+        most = max((step.num_gpus for step in steps), default=0)
+        runs_models = any(step.script != "construct" for step in steps)
+        hardware = ["CPU"]
+        if place.scale == PAPER and runs_models:
+            hardware = [f"{max(1, most)} GPU{'s' if most > 1 else ''} of {GPU_GIGABYTES} GB"]
+        if trainings := sum(step.script == "train" for step in steps):
+            hardware.append(f"{trainings} training{'s' if trainings > 1 else ''}")
+        hardware += dict.fromkeys(step.server for step in steps if step.server)
+        yield f"  hardware: {', '.join(hardware)}"
+        if isinstance(result, Figure):
+            yield "  comparable: by eye: the paper prints no numbers"
+            continue
+        blocked, reasons = find_blocked_steps(result.steps, place), Counter[str]()
+        for cell, (needed, _, replaced) in zip(result.cells, trace_cells(result, place), strict=True):
+            missing = next((blocked[step.name] for step in needed if step.name in blocked), "")
+            if cell.result is None or cell.published is None:
+                reasons[cell.why or "the paper's figure is not available"] += 1
+            elif missing or replaced:
+                reasons[missing or replaced] += 1
+        shown = f"{len(result.cells) - reasons.total()} of {len(result.cells)} figures"
+        others = (f"{number} not: {reason}" for reason, number in reasons.most_common(4))
+        yield f"  comparable: {'; '.join([shown, *others])}"

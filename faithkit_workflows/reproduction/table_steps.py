@@ -108,22 +108,18 @@ class Place:
         given = self.given(step)
         return [name for name in dict.fromkeys(step.corpora.values()) if name not in given]
 
-    def why_not(self, step: Step) -> str:
-        """Explains why a step cannot be run; empty if it can."""
-        if step.server and not self.hosted:
-            return f"a model of {step.server}: hosted=true uses it"
-        if step.answers and not self.corpus(step.answers):
-            project = self.folder(step.after[0]) / "project"
-            return f"judged by people: annotate {project}, and save the export in data_dir as {step.answers}"
-        missing = self.embedded(step) if self.scale == PAPER else []
-        if missing:
-            return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing below data_dir"
-        return ""
-
 
 def step_arguments(step: Step, place: Place) -> list[str]:
     """Returns the arguments of a step's script."""
-    arguments = [*with_prompts(step.arguments, place.prompts), f"scale={place.scale}"]
+    arguments = list(step.arguments)
+    if files := find_prompts(step.arguments, place.prompts):
+        has_examples = any(file.name.endswith(SHOTS_SUFFIX) for file in files)
+        key = "benchmark.prompts" if f"benchmark={RATES}" in arguments else "judge.prompts"
+        # Without a file of examples the prompt has its examples in its text, and no number of them.
+        replaced = (f"{key}=",) if has_examples else (f"{key}=", NUMBER)
+        arguments = [one for one in arguments if not one.startswith(replaced)]
+        arguments.append(f"{key}={quote_override(str(files[0].parent))}")
+    arguments.append(f"scale={place.scale}")
     for key, name in step.corpora.items():
         if path := place.corpus(name):
             arguments.append(f"{key}={quote_override(str(path))}")
@@ -182,9 +178,18 @@ def find_blocked_steps(steps: Iterable[Step], place: Place) -> dict[str, str]:
     """Finds the steps that cannot be run, with the reason, and those that need one of them."""
     reasons: dict[str, str] = {}
     for step in steps:
-        needed = next((reasons[name] for name in step.steps.values() if name in reasons), "")
-        if reason := place.why_not(step) or needed:
-            reasons[step.name] = reason
+        missing = place.embedded(step) if place.scale == PAPER else []
+        if step.server and not place.hosted:
+            reasons[step.name] = f"a model of {step.server}: hosted=true uses it"
+        elif step.answers and not place.corpus(step.answers):
+            project = place.folder(step.after[0]) / "project"
+            how = f"annotate {project}, and save the export in data_dir as {step.answers}"
+            reasons[step.name] = f"judged by people: {how}"
+        elif missing:
+            are = "is" if len(missing) == 1 else "are"
+            reasons[step.name] = f"{' and '.join(missing)} {are} missing below data_dir"
+        elif needed := next((reasons[name] for name in step.steps.values() if name in reasons), ""):
+            reasons[step.name] = needed
     return reasons
 
 
@@ -285,12 +290,6 @@ def _run(step: Step, place: Place) -> int:
     return code
 
 
-def read_costs(steps: Sequence[Step], place: Place) -> Mapping[str, Record]:
-    """Reads the records of finished steps, by name."""
-    found = {step.name: read_record(step, place) for step in steps}
-    return {name: record for name, record in found.items() if record and record.ended}
-
-
 def _record(step: Step, place: Place) -> Path:
     return place.folder(step.name).with_name(f"{step.name}.json")
 
@@ -304,7 +303,6 @@ RATES, COMPARATIVE = "hallucination_rates", "halludial_comparative"
 CORPORA = {RATES: "halludial", COMPARATIVE: "halludial"}  # of benchmarks with another name
 FOLDERS = ("halludial", "halueval", "ragtruth", "diahalu")
 SAMPLED = {"engine": ("reply",), "rephrased": ("rephrase",), "others": ()}  # by selfcheck.samples
-EXAMINER = ("examiner_questions", "examiner_answers", "examiner_decision")
 NUMBER = "judge.examples="
 
 
@@ -323,7 +321,7 @@ def needed_prompts(arguments: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         support = ("support",) if measure == "prompt" else ()
         return folder, (*SAMPLED[given.get("selfcheck.samples", "engine")], *support)
     if "examiner.turns" in given:
-        return folder, EXAMINER
+        return folder, ("examiner_questions", "examiner_answers", "examiner_decision")
     return folder, (given.get("judge.ask", "verdict"),)
 
 
@@ -337,21 +335,6 @@ def find_prompts(arguments: Sequence[str], prompts: Path | None) -> list[Path]:
         return []
     system = prompts / folder / SYSTEM_FILE
     return [*(file for found in files.values() for file in found), *([system] if system.is_file() else [])]
-
-
-def with_prompts(arguments: Sequence[str], prompts: Path | None) -> list[str]:
-    """Adds the folder of the prompts to the arguments of a step, if it has all that the step needs.
-
-    A number of examples is left out if their file is not there: then the prompt has its examples in its text.
-    """
-    files = find_prompts(arguments, prompts)
-    if not files:
-        return list(arguments)
-    has_examples = any(file.name.endswith(SHOTS_SUFFIX) for file in files)
-    key = "benchmark.prompts" if f"benchmark={RATES}" in arguments else "judge.prompts"
-    replaced = (f"{key}=",) if has_examples else (f"{key}=", NUMBER)
-    kept = [one for one in arguments if not one.startswith(replaced)]
-    return [*kept, f"{key}={quote_override(str(files[0].parent))}"]
 
 
 def describe_prompts(arguments: Sequence[str], prompts: Path | None) -> str:

@@ -22,12 +22,13 @@ from faithkit.pages.page_parts import fill_page
 from faithkit_workflows.serve.gate import App, Gate, needs_no_key
 from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
 from faithkit_workflows.serve.schemas import (
-    TAG,
+    MEMBER,
     CheckMany,
     ManyReply,
     ModelCard,
     ModelList,
     OneReply,
+    Text,
     limit_rows,
 )
 from faithkit_workflows.serve.service import Service
@@ -148,10 +149,9 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def metrics() -> PlainTextResponse:
         return PlainTextResponse(generate_latest(service.telemetry.registry))
 
-    @app.get("/v1/models", summary="The served models", responses=document_refusals())
-    async def list_models() -> ModelList:
+    def list_cards() -> list[ModelCard]:
         is_local = is_loopback(service.settings.host)  # paths of the machine are for its own users
-        cards = [
+        return [
             ModelCard(
                 id=model.name,
                 created=model.created,
@@ -161,7 +161,17 @@ def _add_routes(app: FastAPI, service: Service) -> None:
             )
             for model in service.models.values()
         ]
-        return ModelList(data=cards)
+
+    @app.get("/v1/models", summary="The served models", responses=document_refusals())
+    async def list_models() -> ModelList:
+        return ModelList(data=list_cards())
+
+    @app.get("/v1/models/{id}", summary="One served model", responses=document_refusals("unknown_model"))
+    async def retrieve_model(id: Text) -> ModelCard:
+        card = next((one for one in list_cards() if one.id == id), None)
+        if card is None:
+            raise Problem("unknown_model", "no such model is served", "see GET /v1/models", field="id")
+        return card
 
     @app.post(
         "/v1/check",
@@ -195,7 +205,7 @@ def _handle_errors(app: FastAPI) -> None:
     async def refuse_values(request: Request, error: RequestValidationError) -> JSONResponse:
         first, help_ = error.errors()[0], "see /openapi.json for the fields and their types"
         # Half of a surrogate pair, which JSON may spell, cannot be sent back.
-        place = [shorten(part)[1:-1] for part in map(str, first["loc"][1:]) if not part.startswith(TAG)]
+        place = [shorten(part)[1:-1] for part in map(str, first["loc"][1:]) if not MEMBER.match(part)]
         code, message, field = "invalid_request", shorten(str(first["msg"]), 200)[1:-1], ".".join(place) or None
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         if first["type"] == "json_invalid":

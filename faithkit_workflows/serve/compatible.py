@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from faithkit.records import HALLUCINATED, LABELS
 from faithkit_workflows.serve.problems import Problem
@@ -21,6 +21,7 @@ from faithkit_workflows.serve.service import Service
 
 Score = Annotated[float, Field(ge=0, le=1)]
 MAX_TEXTS = 1000
+MOST_TEXTS = "As many as max_rows of the service's settings, 256 by default."
 
 
 class LettuceRequest(JsonRequest):
@@ -62,8 +63,12 @@ class LettuceTokens(BaseModel):
 class ScoreRequest(JsonRequest):
     """vLLM's request for the score of pairs: knowledge, response."""
 
-    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
+    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)] = Field(
+        validation_alias=AliasChoices("text_1", "queries"), description=f"One, or as many as text_2. {MOST_TEXTS}"
+    )
+    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)] = Field(
+        validation_alias=AliasChoices("text_2", "documents"), description=f"The responses. {MOST_TEXTS}"
+    )
     model: str | None = None
 
 
@@ -155,6 +160,7 @@ class ChatRequest(JsonRequest):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
     model: str | None = None
     stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
 
 
 class ChatReplyMessage(BaseModel):
@@ -215,6 +221,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
             tokens.append(LettuceToken(token=found.group(), hallucination_score=max(inside, default=0.0)))
         return LettuceTokens(predictions=tokens)
 
+    @app.post("/score", summary="As vLLM: scores of pairs, without a version", responses=refusals)
     @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
     async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:
         state = request.scope["state"]
@@ -254,7 +261,8 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         about: dict[str, Any] = {"id": f"chatcmpl-{state['request_id']}", "created": int(time.time()), "model": name}
         content = verdict.model_dump_json()
         if body.stream:
-            return StreamingResponse(_chunks(about, content), media_type="text/event-stream")
+            with_usage = bool((body.stream_options or {}).get("include_usage"))
+            return StreamingResponse(_chunks(about, content, with_usage), media_type="text/event-stream")
         return ChatReply(**about, choices=[ChatChoice(message=ChatReplyMessage(content=content))])
 
 
@@ -264,12 +272,14 @@ def _score(verdict: CheckResult) -> float:
     return float(verdict.label == HALLUCINATED)
 
 
-def _chunks(about: dict[str, Any], content: str) -> Iterator[str]:
+def _chunks(about: dict[str, Any], content: str, with_usage: bool) -> Iterator[str]:
     """Writes a reply as a stream of one piece."""
+    head = {"id": about["id"], "object": "chat.completion.chunk"} | about
     for delta, reason in (({"role": "assistant", "content": content}, None), ({}, "stop")):
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        head = {"id": about["id"], "object": "chat.completion.chunk"}
-        yield f"data: {json.dumps(head | about | {'choices': [choice]})}\n\n"
+        yield f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
+    if with_usage:
+        yield f"data: {json.dumps(head | {'choices': [], 'usage': Usage().model_dump()})}\n\n"
     yield "data: [DONE]\n\n"
 
 

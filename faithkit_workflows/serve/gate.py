@@ -9,8 +9,10 @@ import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
@@ -24,6 +26,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 DOCUMENT = "/openapi.json"  # FastAPI's own route
+MAX_LOGGED = 200  # characters of a path
 NUM_BUFFERED = 16  # largest bodies that are in memory at a time
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -98,7 +101,7 @@ class Gate:
         Raises:
             Problem: The request is refused.
         """
-        host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
+        host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]").lower()
         if self.hosts and host not in self.hosts:
             raise Problem("unknown_host", "the header Host names another machine", "set allowed_hosts=[NAME]")
         if (keys := self.keys()) and request.path not in self.open_paths:
@@ -191,7 +194,7 @@ class _Request:
                 "request_id": self.id,
                 "client": self.client,
                 "method": self.method,
-                "path": self.path,
+                "path": self.path[:MAX_LOGGED],
                 "status": self.status,
                 "seconds": round(seconds, 4),
             }
@@ -208,7 +211,8 @@ class _Request:
         if self.path in self.gate.streamed_paths:
             # From this version on, a streamed reply does not read the body's messages to see whether the client goes.
             self.scope["asgi"] = {**self.scope.get("asgi", {}), "spec_version": "2.4"}
-            await self._within(self.gate.app(self.scope, self._receive, self.send), None)
+            with suppress(ClientDisconnect):  # it left while it sent its body
+                await self._within(self.gate.app(self.scope, self._receive, self.send), None)
             return
         body: bytes | None = b""
         if self.method in ("POST", "PUT", "PATCH") and self.path not in self.gate.open_paths:

@@ -8,7 +8,9 @@ import asyncio
 import ctypes
 import json
 import logging
+import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -70,6 +72,7 @@ class Job(BaseModel):
     finished: int | None = None
     rows: int | None = Field(default=None, description="Rows with a verdict.")
     error: str | None = None
+    client: str | None = Field(default=None, exclude=True, description="Whose key sent it.")
     metrics: dict[str, Any] | None = Field(default=None, description="The shares of the whole table.")
     result: str | None = Field(default=None, description="The route of the scored rows.")
 
@@ -131,46 +134,53 @@ class JobRunner:
             await self._process.wait()
         self._lock.close()
 
-    def read(self, id_: str) -> Job:
+    def read(self, id_: str, client: str | None = None) -> Job:
         """Reads a job.
+
+        Args:
+            client: Reads none that another key has sent; None for the service itself.
 
         Raises:
             Problem: There is none.
         """
         path = self.folder / id_ / JOB
-        if not ID.fullmatch(id_) or not path.is_file():
+        job = Job.model_validate_json(path.read_bytes()) if ID.fullmatch(id_) and path.is_file() else None
+        if job is None or (client is not None and self.service.keys and job.client != client):
             raise Problem("unknown_job", "there is no such job", "use the id that POST /v1/jobs returned", field="id")
-        return Job.model_validate_json(path.read_bytes())
+        return job
 
     def write(self, job: Job) -> None:
         """Writes a job."""
-        write_json(self.folder / job.id / JOB, job.model_dump())
+        write_json(self.folder / job.id / JOB, job.model_dump() | {"client": job.client})
 
-    async def add(self, model: str | None, suffix: str, parts: AsyncIterator[bytes]) -> Job:
-        """Stores a table, and queues its job.
+    async def add(self, model: str | None, suffix: str, parts: AsyncIterator[bytes], client: str) -> Job:
+        """Stores a table, and queues its job; its lines count as rows of the client's rate.
 
         Raises:
-            Problem: It is too large, or empty.
+            Problem: It is too large, or empty, or does not fit on the disk, or the client's rate is exceeded.
         """
         name = self.service.find(model).name
-        job = Job(id=uuid.uuid4().hex, state=QUEUED, model=name, created=int(time.time()))
+        job = Job(id=uuid.uuid4().hex, state=QUEUED, model=name, created=int(time.time()), client=client)
         folder = self.folder / job.id
         folder.mkdir()
-        size, limit, path = 0, self.service.settings.max_job_bytes, folder / f"{TABLE}{suffix}"
+        size, lines, limit, path = 0, 0, self.service.settings.max_job_bytes, folder / f"{TABLE}{suffix}"
         try:
             with path.open("wb") as file:
                 async for part in parts:
-                    size += len(part)
+                    size, lines = size + len(part), lines + part.count(b"\n")
                     if size > limit:
                         raise Problem("body_too_large", "the table is too large", f"send at most {limit} bytes")
                     await asyncio.to_thread(file.write, part)
             if not size:
                 raise Problem("invalid_request", "the table is empty", "send its bytes as the body")
-        except BaseException:
-            path.unlink(missing_ok=True)
-            folder.rmdir()
+            self.service.limiter.take(client, max(lines, 1))
+            self.write(job)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                log.error("job %s cannot be stored: %s", job.id, error)
+                raise Problem("disk_full", "the table cannot be stored", "ask the service's owner") from error
             raise
-        self.write(job)
         self._queue.put_nowait(job.id)
         return job
 
@@ -205,7 +215,8 @@ class JobRunner:
                 classes = (f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
                 arguments.append(f"labels={{{','.join(classes)}}}")
         self.write(job.model_copy(update={"state": RUNNING}))
-        with (folder / LOG).open("ab") as output:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW  # not into a file elsewhere
+        with os.fdopen(os.open(folder / LOG, flags, 0o600), "ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "faithkit", "score", *arguments),
                 stdout=output,
@@ -249,7 +260,14 @@ def add_routes(app: FastAPI, service: Service) -> None:
         status_code=202,
         summary="Score a table: its bytes, or its address",
         responses=document_refusals(
-            "jobs_off", "job_host", "wrong_content_type", "unknown_model", "loading", "timeout", "no_verdict"
+            "jobs_off",
+            "job_host",
+            "wrong_content_type",
+            "unknown_model",
+            "loading",
+            "timeout",
+            "no_verdict",
+            "disk_full",
         ),
         openapi_extra={
             "requestBody": {
@@ -260,19 +278,19 @@ def add_routes(app: FastAPI, service: Service) -> None:
     )
     @streams_body
     async def add_job(request: Request, model: Annotated[str | None, Query()] = None) -> Job:
-        found = get_runner()
+        found, client = get_runner(), request.scope["state"]["client"]
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == ADDRESS:
-            return await _add_address(found, request)
+            return await _add_address(found, request, client)
         if kind not in SUFFIXES:
             help_ = f"send the table as {', '.join(SUFFIXES)}, or its address as {ADDRESS}"
             raise Problem("wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read", help_)
-        return await found.add(model, SUFFIXES[kind], request.stream())
+        return await found.add(model, SUFFIXES[kind], request.stream(), client)
 
     @app.get("/v1/jobs/{id}", summary="The state of a job", responses=document_refusals("jobs_off", "unknown_job"))
-    def show_job(id: Text) -> Job:  # in a thread: counting the rows of a large table takes a while
+    def show_job(request: Request, id: Text) -> Job:  # in a thread: counting the rows of a large table takes a while
         found = get_runner()
-        job = found.read(id)
+        job = found.read(id, request.scope["state"]["client"])
         return job if job.state in (DONE, FAILED) else job.model_copy(update={"rows": found.count_rows(job)})
 
     @app.get(
@@ -281,15 +299,15 @@ def add_routes(app: FastAPI, service: Service) -> None:
         response_class=FileResponse,
         responses=document_refusals("jobs_off", "unknown_job", "job_unfinished"),
     )
-    async def download(id: Text) -> FileResponse:
+    async def download(request: Request, id: Text) -> FileResponse:
         found = get_runner()
-        if found.read(id).state != DONE:
+        if found.read(id, request.scope["state"]["client"]).state != DONE:
             raise Problem("job_unfinished", "the job has no result", "see GET /v1/jobs/ID", field="id")
         (path,) = (found.folder / id / RUN).glob(f"{TABLE}.scored.*")
         return FileResponse(path, filename=path.name)
 
 
-async def _add_address(runner: JobRunner, request: Request) -> Job:
+async def _add_address(runner: JobRunner, request: Request, client: str) -> Job:
     """Fetches the table from an address whose host is allowed; redirections are not followed."""
     import httpx
 
@@ -314,13 +332,13 @@ async def _add_address(runner: JobRunner, request: Request) -> Job:
         raise Problem("invalid_request", f"a table ends with {listed}", "name such a file", field="url")
     try:
         async with (
-            httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as client,
-            client.stream("GET", given.url) as reply,
+            httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as fetcher,
+            fetcher.stream("GET", given.url) as reply,
         ):
             if reply.status_code != 200:
                 help_ = "name an address that answers with 200; redirections are not followed"
                 raise Problem("no_verdict", f"the address answers with {reply.status_code}", help_, field="url")
-            return await runner.add(given.model, suffix, reply.aiter_bytes())
+            return await runner.add(given.model, suffix, reply.aiter_bytes(), client)
     except httpx.HTTPError as error:
         raise Problem(
             "no_verdict", f"the address cannot be read: {type(error).__name__}", "check it", field="url"

@@ -32,6 +32,7 @@ STATUSES = {
     "draining": 503,
     "loading": 503,
     "queue_full": 503,
+    "disk_full": 507,
     "timeout": 504,
 }
 

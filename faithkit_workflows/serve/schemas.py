@@ -1,5 +1,6 @@
 """The requests and replies of the service's own routes."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from faithkit.records import Example, Turn
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 MAX_PASSAGES, MAX_TURNS, MAX_FIELDS = 1000, 1000, 100
+MEMBER = re.compile(r"~|constrained-str$|list\[|str$|Pair$")  # a member of a union, which is no part of a field's place
 TAG = "~"  # begins the names of a union's members, which are no part of a field's place
 TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
 
@@ -99,7 +101,7 @@ class Row(OwnRequest):
         history = tuple(Turn(speaker=turn.speaker, text=turn.text) for turn in self.history or ())
         if self.question:
             history += (Turn(speaker="user", text=self.question),)
-        texts = [text for _, text in self.passages()]
+        texts = list(dict.fromkeys(text for _, text in self.passages()))  # as in tables and Python
         return Example(
             id=id_,
             source="service",

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,6 +25,7 @@ log = logging.getLogger("faithkit")
 HEADER_SECONDS, KEEP_ALIVE_SECONDS = 10, 30
 MAX_HEADER_BYTES = 65_536
 BACKLOG = 2048
+REPEAT_SECONDS = 10  # in which a message of the event loop is logged once
 REPLY_SECONDS = 5  # after the drain, for the replies to what is unanswered
 
 
@@ -54,6 +57,22 @@ class Protocol(H11Protocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+
+class RepeatFilter(logging.Filter):
+    """Leaves out messages that were logged a moment ago, as the event loop's when there are no descriptors left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tells whether a message is logged."""
+        key, now = record.getMessage()[:80], time.monotonic()
+        is_new = now - self._logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS
+        if is_new:
+            self._logged[key] = now
+        return is_new
 
 
 class Server(uvicorn.Server):
@@ -101,6 +120,9 @@ def serve(settings: ServeSettings) -> None:
     for logger, handler in ((log, text), (access_log, lines)):
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)
+    logging.getLogger("asyncio").addFilter(RepeatFilter())
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # idle connections take descriptors
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     host, port = settings.host, settings.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -115,7 +115,11 @@ class Service:
             help_ = f"send at most {limits.max_rows} rows; tables go to POST /v1/jobs"
             raise Problem("too_many_rows", f"{len(rows)} rows are too many", help_, field=field)
         sizes = []
-        for row in rows:
+        for number, row in enumerate(rows):
+            if (size := len(row.response)) > limits.max_response_characters:
+                help_ = f"a response has at most {limits.max_response_characters} characters; divide it"
+                part = f"{field}.{number}.response" if field else "response"
+                raise Problem("row_too_large", f"a response has {size} characters", help_, field=part)
             texts = [text for _, text in row.passages()] + [turn.text for turn in row.history or ()]
             sizes.append(sum(map(len, (*texts, row.response, row.question or ""))))
         if (largest := max(sizes)) > limits.max_row_characters:

@@ -85,7 +85,7 @@ async def judge_sentences(
             for begin, end in places[:-1]:  # the last one may go on
                 yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
             done += places[-1][0] if places else 0
-        if len(text) > service.settings.max_row_characters:
+        if len(text) > service.settings.max_response_characters:
             raise Problem("row_too_large", "the response is too long", "send a shorter one", field="response")
     if not text.strip():
         raise Problem("invalid_request", "the response is empty", "send its text", field="response")

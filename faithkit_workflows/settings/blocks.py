@@ -255,9 +255,7 @@ class Data(types.OpenBlock):
 
     conflicts = (
         types.Conflict(
-            lambda s: not s.parts,
-            "data.parts is empty",
-            "name a dataset: data.parts=[{{dataset: NAME, path: PATH}}]",
+            lambda s: not s.parts, "data.parts is empty", "name a dataset: data.parts=[{{dataset: NAME, path: PATH}}]"
         ),
         types.Conflict(
             lambda s: s.fold is not None and s.fold >= s.num_folds,

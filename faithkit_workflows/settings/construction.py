@@ -26,9 +26,6 @@ NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
 
-NearDuplicates = Annotated[Annotated[float, types.Range(ge=0.1, le=1)] | None, types.OrNull("for equal texts alone")]
-
-
 class Pipeline(types.Block):
     """The keys of every pipeline.
 
@@ -58,7 +55,9 @@ class Written(Pipeline):
 
     embedded_rows: blocks.EmbeddedRows
     test_fraction: types.PartialShare
-    near_duplicates: NearDuplicates
+    near_duplicates: Annotated[
+        Annotated[float, types.Range(ge=0.1, le=1)] | None, types.OrNull("for equal texts alone")
+    ]
     temperature: types.NonNegative
     max_new_tokens: types.Count
     language: Language
@@ -112,10 +111,7 @@ class FaithdialEdit(DatasetPipeline):
 class SelfDialogue(Pipeline):
     """`pipeline=self_dialogue`."""
 
-    topics: Annotated[
-        types.PathText | types.Texts,
-        types.Hint(f"use {EMBEDDED}, a file, a folder, or a list of them"),
-    ]
+    topics: Annotated[types.PathText | types.Texts, types.Hint(f"use {EMBEDDED}, a file, a folder, or a list of them")]
     domains: Annotated[
         Annotated[str, types.OneOf((ANY,))] | Annotated[list[str], types.SomeOf(DOMAINS)],
         types.Hint(f"use {ANY}, or a list of some of {', '.join(DOMAINS)}"),
@@ -342,13 +338,10 @@ class ConstructSettings(blocks.ExtensibleScript):
             yield from missing("near_duplicates", "pipeline.near_duplicates")
         if self.pipeline.asks:
             yield from engines.check_model("engine.model", self.engine.name, self.engine.model)
-            for key, name, model in self._writers():
-                yield from engines.check_model(key, name, model)
-
-    def _writers(self) -> Iterator[tuple[str, str, str]]:
-        """Yields the models that write: key, engine and name."""
-        engine: Any = self.engine
-        if isinstance(self.models, list):
-            yield from ((f"models.{number}", engine.name, model) for number, model in enumerate(self.models))
-        for name, options in (self.models or {}).items() if isinstance(self.models, dict) else ():
-            yield f"models.{name}.model", options.name or engine.name, options.model or engine.model
+            engine: Any = self.engine
+            if isinstance(self.models, list):
+                for number, model in enumerate(self.models):
+                    yield from engines.check_model(f"models.{number}", engine.name, model)
+            for name, one in self.models.items() if isinstance(self.models, dict) else ():
+                key, model = f"models.{name}.model", one.model or engine.model
+                yield from engines.check_model(key, one.name or engine.name, model)

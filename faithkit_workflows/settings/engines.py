@@ -40,7 +40,6 @@ SERVER_KEYS = tuple(
 )
 SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
 FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
-Gpus = Annotated[float, types.Range(ge=0, le=1000)]
 MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
 
 
@@ -139,7 +138,7 @@ class RayOptions:
     address: types.Text | None = None
     workers: Annotated[types.Count | None, types.OrNull("for all that there is room for")] = None
     cpus: types.Count = 1
-    gpus: Annotated[Gpus | None, types.OrNull("where there are any")] = None
+    gpus: Annotated[Annotated[float, types.Range(ge=0, le=1000)] | None, types.OrNull("where there are any")] = None
     memory_gb: types.Positive | None = None
     timeout_seconds: types.Seconds = 60.0
 
@@ -229,7 +228,13 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
     if path is None:
         return
     if JUDGE in kinds and kind_in_name(path):
-        yield from _check_known(key, path)
+        name, _, address = path.partition(":")
+        if (known := known_detectors().get(name)) is not None:
+            if known.reads in LANGUAGE_MODELS and "://" in address:
+                yield from missing("engine=openai", f"{key}={path}")
+                yield from check_client()
+            if known.claims == SENTENCES or known.windows is not None:
+                yield from missing("a detector that divides texts into sentences", f"{key}={name}")
         return
     place, is_detector = Path(path).expanduser(), JUDGE in kinds and "generator" not in kinds
     if is_detector and path in LOCAL and LOCAL[path].kind != "causal":  # known before it is downloaded
@@ -262,19 +267,6 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
         yield UserError(f"{key} is a {kind}, not {expected}", place=path, hint=f"set {key} to a run of {expected}")
 
 
-def _check_known(key: str, path: str) -> Iterator[UserError]:
-    """Yields a problem for the packages of a detector of others."""
-    name, _, place = path.partition(":")
-    known = known_detectors().get(name)
-    if known is None:
-        return
-    if known.reads in LANGUAGE_MODELS and "://" in place:
-        yield from missing("engine=openai", f"{key}={path}")
-        yield from check_client()
-    if known.claims == SENTENCES or known.windows is not None:
-        yield from missing("a detector that divides texts into sentences", f"{key}={name}")
-
-
 def check_engine(name: str | None) -> Iterator[UserError]:
     """Yields a problem for an engine whose package is not installed."""
     if name in (VLLM, OPENAI):
@@ -290,20 +282,6 @@ def check_model(key: str, engine: str | None, model: str | None) -> Iterator[Use
         yield from preflight.check_weights(key, model)
 
 
-def check_answering(settings: Any) -> Iterator[UserError]:
-    """Yields problems for `faithkit generate engine=ray`."""
-    from data_modules.datasets.pairs import Pairs
-
-    table = single_table(settings.data.model_dump(by_alias=True))
-    try:
-        Pairs(path=table["path"], columns=table.get("columns") or {}, encoding=table.get("encoding"))
-    except UserError as error:
-        yield error
-    if settings.ray.engine == VLLM:
-        yield from missing("engine=vllm", "ray.engine=vllm")
-    yield from check_shards(settings, table["path"])
-
-
 def check_shards(settings: Any, data: str) -> Iterator[UserError]:
     """Yields problems for a command that works through shards with `engine=ray`.
 
@@ -317,38 +295,29 @@ def check_shards(settings: Any, data: str) -> Iterator[UserError]:
             problem = "out lies in the data: results would be read as shards"
             yield UserError(problem, place=settings.out, hint="choose another out")
     for key in ("checkpoint", "detector"):
-        yield from check_worker_paths(key, getattr(settings, key, None))
-    yield from check_cluster(settings.ray.address)
-
-
-def check_cluster(address: str | None) -> Iterator[UserError]:
-    """Yields problems for a missing Ray, and for an address that is not one of a cluster."""
+        path = getattr(settings, key, None)
+        if path is None or not is_detector_file(path):
+            continue
+        try:
+            file = read_detector_file(path)
+        except UserError:
+            continue  # reported with the checkpoint
+        engine, judge = file["engine"], file["judge"]
+        model = engine["model"] if engine["name"] != OPENAI else None
+        paths = {"checkpoint": file["checkpoint"], "engine.model": model}
+        paths |= {f"judge.{name}": judge[name] for name in ("prompts", "examples")}
+        for name, value in paths.items():
+            if isinstance(value, str) and not value.startswith(("/", "~")) and Path(value).exists():
+                problem = f"{key} names {value}, and workers run in another folder"
+                yield UserError(problem, place=path, hint=f"write {name}: {Path(value).absolute()}")
     yield from missing("engine=ray")
-    if address is None or address in ("auto", "local"):
-        return
-    host, _, port = address.rpartition(":")
-    if address.startswith(CLIENT):
+    address = settings.ray.address
+    host, _, port = (address or "").rpartition(":")
+    if address is not None and address.startswith(CLIENT):
         hint = "run the command on a node of the cluster with ray.address=auto, or name HOST:6379"
         yield UserError(f"ray.address={address} is for the Ray client, which is not supported", hint=hint)
-    elif not (host and port.isdecimal() and int(port) < 2**16):
+    elif address not in (None, "auto", "local") and not (host and port.isdecimal() and int(port) < 2**16):
         yield UserError(f"ray.address is {address!r}", hint="ray.address=HOST:PORT, or auto on a node of the cluster")
-
-
-def check_worker_paths(key: str, path: str | None) -> Iterator[UserError]:
-    """Yields problems for relative paths in a detector's file: workers run in another folder."""
-    if path is None or not is_detector_file(path):
-        return
-    try:
-        file = read_detector_file(path)
-    except UserError:
-        return  # reported with the checkpoint
-    engine, judge = file["engine"], file["judge"]
-    paths = {"checkpoint": file["checkpoint"], "engine.model": engine["model"] if engine["name"] != OPENAI else None}
-    paths |= {f"judge.{name}": judge[name] for name in ("prompts", "examples")}
-    for name, value in paths.items():
-        if isinstance(value, str) and not value.startswith(("/", "~")) and Path(value).exists():
-            hint = f"write {name}: {Path(value).absolute()}"
-            yield UserError(f"{key} names {value}, and workers run in another folder", place=path, hint=hint)
 
 
 def is_sharded(data: str) -> bool:

@@ -58,7 +58,6 @@ def _has_fit_rows(settings: Any) -> bool:
 
 
 NAMED = "with benchmark={s.benchmark.name}"
-JUDGING_KEYS = ("judge.ask", "judge.num_samples", "judge.temperature")
 DETECTOR_KEYS = ("checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision")
 NOTHING = "nothing to evaluate: neither checkpoint nor predictions is given"
 NOTHING_HINT = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
@@ -195,7 +194,11 @@ class EvaluateSettings(blocks.ExtensibleScript):
         Ineffective(engines.SERVER_KEYS, "without engine=openai", lambda s: _asks(s) and s.engine.name != OPENAI),
         Ineffective(("against", "predictions", "max_length"), NAMED, _is(Rates)),
         types.no_effect("decoding.strategy", "decoding.temperature", where="benchmark.temperatures"),
-        Ineffective(("against", *DETECTOR_KEYS, *JUDGING_KEYS), NAMED, _is(Comparative, MetaJudging)),
+        Ineffective(
+            ("against", *DETECTOR_KEYS, "judge.ask", "judge.num_samples", "judge.temperature"),
+            NAMED,
+            _is(Comparative, MetaJudging),
+        ),
         Ineffective(("predictions",), NAMED, _is(MetaJudging)),
         Ineffective(("max_windows",), NAMED, _is(Responses)),
         Ineffective(("trainer",), NAMED, lambda s: not isinstance(s.benchmark, Transfer)),
@@ -237,32 +240,24 @@ class EvaluateSettings(blocks.ExtensibleScript):
         if _asks(self):
             yield from engines.check_model("engine.model", self.engine.name, self.engine.model)
         if _detects(self):
-            yield from self._check_judge_files()
-        if not isinstance(block, Domains):
-            yield from _check_benchmark_sets(block)
-
-    def _check_judge_files(self) -> Iterator[UserError]:
-        if _asks(self):
-            if not (self.selfcheck.measure or self.examiner.turns):
-                yield from preflight.check_prompts("judge", self.judge.ask, self.judge.prompts)
-            examples = self.judge.examples
-            yield from preflight.check_file("judge.examples", examples if isinstance(examples, str) else None)
-        if self.selfcheck.measure:
-            yield from preflight.check_weights("selfcheck.nli", self.selfcheck.nli)
-            yield from preflight.check_weights("selfcheck.encoder", self.selfcheck.encoder)
-        if self.engine.name != OPENAI:
-            yield from preflight.check_weights("examiner.examinee", self.examiner.examinee)
-
-
-def _check_benchmark_sets(block: Any) -> Iterator[UserError]:
-    if block.target:
-        return
-    datasets = getattr(block, "datasets", None) or {}
-    for name, one in datasets.items():
-        # Of several systems on one dataset, each has another name.
-        dataset = (one.model_extra or {}).get("dataset", name)
-        split = one.split or block.split
-        yield from preflight.check_dataset(f"benchmark.datasets.{name}", dataset, one.path, split)
-    if not datasets and (block.path is not None or isinstance(block, Detection)):
-        dataset = block.dataset or block.name
-        yield from preflight.check_dataset("benchmark", dataset, block.path, block.split, block.options)
+            if _asks(self):
+                if not (self.selfcheck.measure or self.examiner.turns):
+                    yield from preflight.check_prompts("judge", self.judge.ask, self.judge.prompts)
+                examples = self.judge.examples
+                yield from preflight.check_file("judge.examples", examples if isinstance(examples, str) else None)
+            if self.selfcheck.measure:
+                yield from preflight.check_weights("selfcheck.nli", self.selfcheck.nli)
+                yield from preflight.check_weights("selfcheck.encoder", self.selfcheck.encoder)
+            if self.engine.name != OPENAI:
+                yield from preflight.check_weights("examiner.examinee", self.examiner.examinee)
+        if isinstance(block, Domains) or block.target:
+            return
+        datasets = getattr(block, "datasets", None) or {}
+        for name, one in datasets.items():
+            # Of several systems on one dataset, each has another name.
+            dataset = (one.model_extra or {}).get("dataset", name)
+            split = one.split or block.split
+            yield from preflight.check_dataset(f"benchmark.datasets.{name}", dataset, one.path, split)
+        if not datasets and (block.path is not None or isinstance(block, Detection)):
+            dataset = block.dataset or block.name
+            yield from preflight.check_dataset("benchmark", dataset, block.path, block.split, block.options)

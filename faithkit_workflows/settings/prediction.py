@@ -11,10 +11,10 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import VLLM
+from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
-from faithkit_workflows.settings.engines import check_answering, check_shards
 
 # Keys of the block `data` that are about training.
 TRAINING_KEYS = (
@@ -115,7 +115,16 @@ class GenerateSettings(blocks.ExtensibleScript):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.engine.name == engines.RAY:
-            yield from check_answering(self)
+            from data_modules.datasets.pairs import Pairs
+
+            table = _table(self)
+            try:
+                Pairs(path=table["path"], columns=table.get("columns") or {}, encoding=table.get("encoding"))
+            except UserError as error:
+                yield error
+            if self.ray.engine == VLLM:
+                yield from missing("engine=vllm", "ray.engine=vllm")
+            yield from engines.check_shards(self, table["path"])
         else:
             yield from preflight.check_parts(self.data)
         yield from engines.check_engine(self.engine.name)
@@ -154,10 +163,7 @@ class ScoreSettings(blocks.RunScript):
     checkpoint: blocks.RequiredDetector
     columns: Columns
     encoding: types.Text | None = None
-    by: Annotated[
-        types.Text | types.Texts | None,
-        types.Hint("use by=COLUMN, or by=[ONE,OTHER]"),
-    ]
+    by: Annotated[types.Text | types.Texts | None, types.Hint("use by=COLUMN, or by=[ONE,OTHER]")]
     output: blocks.OutputFile
     num_rows: blocks.NumRows
     on_bad_row: blocks.OnBadRow
@@ -193,7 +199,7 @@ class ScoreSettings(blocks.RunScript):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.engine.name == engines.RAY:
-            yield from check_shards(self, self.path)
+            yield from engines.check_shards(self, self.path)
         else:
             if not Path(self.path).expanduser().is_dir():
                 yield from preflight.check_file("path", self.path)

@@ -22,9 +22,6 @@ from faithkit.packages import missing
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import CONFIGS, resolve
 
-DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
-WANDB_HOST = "api.wandb.ai"
-MAX_NAME_BYTES = 255  # on every usual file system
 TARGET = "_target_"
 TABLES = {".parquet": "a Parquet file", ".xlsx": "an .xlsx workbook"}  # that need a package
 # Datasets of the user's files: without a path, the embedded corpus must not silently replace them.
@@ -144,7 +141,7 @@ def check_weights(key: str, name: str | None) -> Iterator[UserError]:
     if name is None or name in LOCAL:
         return
     place = Path(name).expanduser()
-    if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in place.parts):
+    if any(len(os.fsencode(part)) > 255 for part in place.parts):
         hint = f"set {key} to a folder or a name"
         yield UserError(f"{key}: no file has so long a name", place=shorten(name), hint=hint)
     elif place.is_dir():
@@ -203,7 +200,8 @@ def check_accelerator(key: str, accelerator: str) -> Iterator[UserError]:
     if "torch" in sys.modules:
         is_here = sys.modules["torch"].cuda.is_available()
     else:
-        is_here = any(any(Path("/").glob(pattern[1:])) for pattern in DEVICE_FILES)
+        files = ("dev/nvidia[0-9]*", "dev/dxg", "dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
+        is_here = any(any(Path("/").glob(pattern)) for pattern in files)
     if not is_here:
         yield UserError("there is no CUDA device", place=key, hint="use trainer=cpu")
 
@@ -227,7 +225,9 @@ def has_wandb_account() -> bool:
         return True
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
-    host = os.environ.get("WANDB_BASE_URL", "").partition("://")[2].partition("/")[0].partition(":")[0] or WANDB_HOST
+    host = (
+        os.environ.get("WANDB_BASE_URL", "").partition("://")[2].partition("/")[0].partition(":")[0] or "api.wandb.ai"
+    )
     for name in (os.environ.get("NETRC", "~/.netrc"), "~/_netrc"):
         try:
             if netrc.netrc(Path(name).expanduser()).authenticators(host):
@@ -345,25 +345,18 @@ def _check_derived(key: str, kind: Any, path: str | None, options: dict[str, Any
     yield from check_dataset(f"{key}.of", dataset, given.get("path", path), given.get("split"), given)
 
 
-def _typed_folder(place: Path) -> str | None:
-    """Finds the key of this command whose value is a folder that a path is in."""
-    from hydra.core.hydra_config import HydraConfig
-
-    if not HydraConfig.initialized():
-        return None
-    typed = [one.partition("=") for one in HydraConfig.get().overrides.task]
-    folders = {key.lstrip("+"): Path(value.strip("'\"")).expanduser() for key, _, value in typed if value}
-    within = {key: len(folder.parts) for key, folder in folders.items() if folder in place.parents}
-    return max(within, key=lambda key: within[key]) if within else None
-
-
 def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:
     """Writes the hint for a path that does not exist: the most similar one there, or what to name.
 
     A folder within another that this command names, such as `data_dir`, is missing there.
     """
-    if typed := _typed_folder(place):
-        return f"{typed}=DIR must hold {place.name}: docs/reference/data.md has downloads and folders"
+    from hydra.core.hydra_config import HydraConfig
+
+    typed = [one.partition("=") for one in HydraConfig.get().overrides.task] if HydraConfig.initialized() else []
+    folders = {key.lstrip("+"): Path(value.strip("'\"")).expanduser() for key, _, value in typed if value}
+    within = {len(folder.parts): key for key, folder in reversed(folders.items()) if folder in place.parents}
+    if within:
+        return f"{within[max(within)]}=DIR must hold {place.name}: docs/reference/data.md has downloads and folders"
     try:
         names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]
     except (OSError, ValueError):

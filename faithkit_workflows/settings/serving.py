@@ -12,8 +12,6 @@ from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit_workflows.settings import blocks, engines
 
-NAME_HINT = types.Hint("use models={NAME: CHECKPOINT}")
-
 
 def is_loopback(host: str) -> bool:
     """Reports whether only this machine can reach an address."""
@@ -28,7 +26,7 @@ class ServeSettings(blocks.Script):
 
     seed: types.Seed
     checkpoint: types.Text
-    models: Annotated[dict[str, types.Text] | None, NAME_HINT] = None
+    models: Annotated[dict[str, types.Text] | None, types.Hint("use models={NAME: CHECKPOINT}")] = None
     threshold: types.Share | None = None
     precision: blocks.DetectorPrecision
     labels: blocks.ClassLabels = None
@@ -40,6 +38,7 @@ class ServeSettings(blocks.Script):
     max_body_bytes: types.Count
     max_rows: types.Count
     max_row_characters: types.Count
+    max_response_characters: types.Count
     max_queue_rows: types.Count
     max_requests: types.Count
     body_seconds: types.Seconds

@@ -20,7 +20,6 @@ from faithkit.training.training_options import OptimizerOptions
 from faithkit_workflows.settings import blocks, preflight
 
 TARGET = "_target_"
-CONTROL_GROUPS = tuple(CONTROL_TOKENS)
 # The validation metrics that a best checkpoint can be chosen by.
 _CLASSIFICATION = {name: kind for name, kind in CLASSIFICATION.items() if kind.higher_is_better is not None}
 
@@ -119,7 +118,7 @@ class ControlBlock(types.OpenBlock):
     """`control=ctrl`."""
 
     target: types.Text = Field(alias="_target_")
-    groups: Annotated[list[str], types.SomeOf(CONTROL_GROUPS), AfterValidator(check_control_groups)]
+    groups: Annotated[list[str], types.SomeOf(tuple(CONTROL_TOKENS)), AfterValidator(check_control_groups)]
     entailment: blocks.Weights = None
 
 
@@ -171,9 +170,7 @@ class TrainSettings(blocks.ExtensibleScript):
     ineffective = (
         Ineffective(("sweep",), "without -m: faithkit train -m ..."),
         Ineffective(
-            ("data.embedded_rows",),
-            "on files: data.path=embedded reads so many rows",
-            lambda s: not _is_embedded(s),
+            ("data.embedded_rows",), "on files: data.path=embedded reads so many rows", lambda s: not _is_embedded(s)
         ),
         types.no_effect("data.num_readers", "data.num_buffer_rows", without="data.streaming=true"),
         types.no_effect("data.num_folds", without="data.fold"),

@@ -40,7 +40,6 @@ Values = Mapping[str, Sequence[str]]  # of each varied key as it was typed: `opt
 LOGS = "logs"  # the folder for the output of jobs
 LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop
 QUIET = "callbacks.progress_bar=false"  # the output of a job is a file
-MAX_NAME_LENGTH = 120  # of a job's folder
 GPUS = "CUDA_VISIBLE_DEVICES"
 log = logging.getLogger("faithkit")
 
@@ -65,7 +64,11 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
     new.folder.mkdir(parents=True, exist_ok=True)
     with run_lock(new.folder):
         record = open_record(new)
-        jobs = grid_jobs(values, record)
+        known, jobs = dict(record.jobs), []
+        for combination in product(*values.values()):  # the last key changes first
+            job = make_job(dict(zip(values, combination, strict=True)), known)
+            known[job.name] = job
+            jobs.append(job)
         write_sweep(record)
         log_to(record.folder / "sweep.log")
         log.info("%d jobs in %s", len(jobs), record.folder)
@@ -75,9 +78,25 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
             running.run([job for job in jobs if job.ended != DONE], num_parallel)
         except signals.Interrupted as error:
             raise signals.Interrupted(f"resume with: faithkit train -m resume={record.folder}") from error
-    show_result(running.record)
-    if problem := describe_failures(running.record):
-        raise problem
+    from faithkit.pages.page_tables import print_tables
+    from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
+    from faithkit_workflows.compare.sweep_ranking import rank_sweep
+
+    record = running.record
+    ranked = rank_sweep(record, [read_run(path) for name in record.jobs if is_run(path := record.folder / name)])
+    print_tables(*ranking_tables(ranked))
+    print(*sweep_lines(ranked), sep="\n")
+    print(f"compare: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
+    print(record.folder)
+    failed = [job for job in record.jobs.values() if job.ended == FAILED]
+    interrupted = [job for job in record.jobs.values() if job.ended in (INTERRUPTED, None)]
+    if failed or interrupted:
+        counts = [f"{len(failed)} failed"] * bool(failed) + [f"{len(interrupted)} were interrupted"] * bool(interrupted)
+        problem = f"of {len(record.jobs)} jobs {' and '.join(counts)}"
+        if failed:
+            problem += f"; {failed[0].name}: {failed[0].problem}"
+        hint = f"fix the problem and resume: faithkit train -m resume={record.folder}; finished jobs are kept"
+        raise UserError(problem, place=str(record.folder / LOGS), hint=hint)
 
 
 def stored_command(line: CommandLine) -> CommandLine:
@@ -156,17 +175,6 @@ def open_record(new: SweepRecord) -> SweepRecord:
     return replace(new, jobs={**old.jobs, **{job.name: replace(job, ended=None) for job in deleted}})
 
 
-def grid_jobs(values: Values, record: SweepRecord) -> list[SweepJob]:
-    """Lists a job for every combination of the values; the last key changes first."""
-    known = dict(record.jobs)
-    jobs = []
-    for combination in product(*values.values()):
-        job = make_job(dict(zip(values, combination, strict=True)), known)
-        known[job.name] = job
-        jobs.append(job)
-    return jobs
-
-
 def make_job(settings: Mapping[str, str], jobs: Mapping[str, SweepJob]) -> SweepJob:
     """Finds the job with these settings, or creates one with an unused name."""
     for job in jobs.values():
@@ -174,7 +182,7 @@ def make_job(settings: Mapping[str, str], jobs: Mapping[str, SweepJob]) -> Sweep
             return job
     short = _short_names([head.lstrip("+") for head in settings])
     parts = (f"{short[head.lstrip('+')]}-{_plain(value)}" for head, value in settings.items())
-    stem = "_".join(parts)[:MAX_NAME_LENGTH] or "one"
+    stem = "_".join(parts)[:120] or "one"
     name, attempt = stem, 1
     while name in jobs:
         attempt += 1
@@ -363,31 +371,3 @@ def find_failure(output: Path, code: int) -> str:
         lines = []
     errors = [line for line in lines if re.match(r"error: |\w*(Error|Exception)\b", line)]
     return errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
-
-
-def describe_failures(record: SweepRecord) -> UserError | None:
-    """Returns an error that lists failed and interrupted jobs; None if there are none."""
-    failed = [job for job in record.jobs.values() if job.ended == FAILED]
-    interrupted = [job for job in record.jobs.values() if job.ended in (INTERRUPTED, None)]
-    if not failed and not interrupted:
-        return None
-    counts = [f"{len(failed)} failed"] * bool(failed) + [f"{len(interrupted)} were interrupted"] * bool(interrupted)
-    problem = f"of {len(record.jobs)} jobs {' and '.join(counts)}"
-    if failed:
-        problem += f"; {failed[0].name}: {failed[0].problem}"
-    hint = f"fix the problem and resume: faithkit train -m resume={record.folder}; finished jobs are kept"
-    return UserError(problem, place=str(record.folder / LOGS), hint=hint)
-
-
-def show_result(record: SweepRecord) -> None:
-    """Prints the ranked runs and the next commands."""
-    from faithkit.pages.page_tables import print_tables
-    from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
-    from faithkit_workflows.compare.sweep_ranking import rank_sweep
-
-    runs = [read_run(folder) for name in record.jobs if is_run(folder := record.folder / name)]
-    ranked = rank_sweep(record, runs)
-    print_tables(*ranking_tables(ranked))
-    print(*sweep_lines(ranked), sep="\n")
-    print(f"compare: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
-    print(record.folder)

@@ -18,7 +18,6 @@ from faithkit.reports.score_table import metrics_table
 from faithkit.reports.write_reports import ReportOptions, write_reports
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_run
-from faithkit.runs.run import Run
 from faithkit.scores.measures import kind_of
 from faithkit.statistics.metric import Metric, average_runs
 from faithkit.training.stages import Stage, stages
@@ -27,13 +26,13 @@ SHOWN = (
     *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "unparsed_rate", "perplexity"),
     *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
 )
-
-MAX_SEEDS = 4  # more columns do not fit 80 characters
 Columns = Mapping[str, Mapping[str, Metric]]
 
 
 def train_seeds(run: RunFolder, config: Mapping[str, Any], train: Callable[[Stage], None]) -> None:
-    """Trains the unfinished stages of each unfinished seed, and reports the mean of all seeds.
+    """Trains the unfinished stages of each unfinished seed, and reports the means with each seed's values.
+
+    Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
 
     Args:
         train: Trains one stage.
@@ -46,26 +45,21 @@ def train_seeds(run: RunFolder, config: Mapping[str, Any], train: Callable[[Stag
             write_config(folder.config, of_seed)
             for stage in stages(folder, of_seed):
                 train(stage)
-    if process_rank() == 0:
-        report_mean(run, config, folders)
-
-
-def report_mean(run: RunFolder, config: Mapping[str, Any], folders: Mapping[int, RunFolder]) -> None:
-    """Writes metrics.json with the means over all seeds, and reports them with each seed's values.
-
-    Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
-
-    Args:
-        folders: The folder of each seed's training.
-    """
+    if process_rank() != 0:
+        return
     found = [read_metrics(folder.metrics) for folder in folders.values()]
     names = [name for name in found[0] if all(name in one for one in found)]
     means = {
         name: average_runs([one[name]["value"] for one in found], found[0][name].get("n"), kind=kind_of(name))
         for name in names
     }
-    chosen = _mean_chosen([read_run(folder.path) for folder in folders.values()])
-    write_results(run.metrics, means, {"config": config, "seeds": list(folders), **chosen})
+    meta: dict[str, Any] = {"config": config, "seeds": list(folders)}
+    chosen = [one for folder in folders.values() if (one := chosen_of(read_run(folder.path))) is not None]
+    if len(chosen) == len(folders):  # the validations that chose the checkpoints, in the form of a single training's
+        monitor, mode = chosen[0].monitor, "min" if chosen[0].is_lower_better else "max"
+        mean = average_runs([one.metric.value for one in chosen], kind=kind_of(monitor))
+        meta["chosen"] = {"monitor": monitor, "mode": mode, **mean.to_dict()}
+    write_results(run.metrics, means, meta)
     columns = {"mean": means}
     columns |= {
         f"seed {seed}": {name: Metric(value=one[name]["value"]) for name in names}
@@ -94,28 +88,13 @@ def seeded_report(name: str, names: Sequence[str], columns: Columns) -> Report:
         return found
 
     num_seeds, first = len(columns) - 1, [one for one in SHOWN if one in names]
-    shown = columns if num_seeds <= MAX_SEEDS else _range(columns)
+    shown = columns
+    if num_seeds > 4:  # more columns do not fit 80 characters: the lowest and the highest value in place of each seed's
+        (mean, means), *seeds = columns.items()
+        values = {name: [of_seed[name].value for _, of_seed in seeds] for name in means}
+        lowest = {name: Metric(value=min(found)) for name, found in values.items()}
+        shown = {mean: means, "lowest": lowest, "highest": {n: Metric(value=max(v)) for n, v in values.items()}}
     every = (
         (table(columns, names, f"{name}: every metric, mean"),) if len(names) > len(first) or shown != columns else ()
     )
     return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
-
-
-def _range(columns: Columns) -> Columns:
-    """Replaces the columns of the seeds by the lowest and the highest values."""
-    (mean, means), *seeds = columns.items()
-
-    def chosen(choose: Callable[..., float]) -> dict[str, Metric]:
-        return {name: Metric(value=choose(values[name].value for _, values in seeds)) for name in means}
-
-    return {mean: means, "lowest": chosen(min), "highest": chosen(max)}
-
-
-def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:
-    """Averages the validations that chose the checkpoints, in the form of a single training's."""
-    found = [chosen for run in runs if (chosen := chosen_of(run)) is not None]
-    if len(found) < len(runs):
-        return {}
-    mode = "min" if found[0].is_lower_better else "max"
-    metric = average_runs([one.metric.value for one in found], kind=kind_of(found[0].monitor))
-    return {"chosen": {"monitor": found[0].monitor, "mode": mode, **metric.to_dict()}}

@@ -11,13 +11,14 @@ from construction.annotation.export import ExportReport, read_export
 from construction.annotation.project import (
     CONFIG,
     ROWS,
+    TASKS,
     make_row,
     read_rows,
     same_quote,
     shown_text,
-    task_of,
     to_original,
     to_shown,
+    write_project,
 )
 from construction.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
 from faithkit.errors import UserError
@@ -87,10 +88,12 @@ def test_every_question_has_a_tag_and_every_tag_a_text(tmp_path, name):
     assert "\r" not in json.dumps(task["data"]) and task["data"]["row"] == "d1:0"
 
 
-def test_a_detector_s_predictions_are_suggested():
+def test_a_detector_s_predictions_are_suggested(tmp_path):
     prediction = Prediction(id="d1:0", label="hallucinated", spans=(Span(start=26, end=29, label="hallucination"),))
     row = make_row(SCHEMES["ragtruth"], example(), prediction, suggest=True, system=None)
-    [result] = task_of(SCHEMES["ragtruth"], row, "tagger")["predictions"][0]["result"]
+    write_project(tmp_path, SCHEMES["ragtruth"], [row], "tagger")
+    [task] = json.loads((tmp_path / TASKS).read_text(encoding="utf-8"))
+    [result] = task["predictions"][0]["result"]
     assert result["value"] | {"text": "has"} == {"start": 25, "end": 28, "text": "has", "labels": ["Evident Conflict"]}
     verdict = make_row(SCHEMES["diahalu"], example(), prediction, suggest=True, system=None)
     assert verdict.suggested == {"hallucinated": ["Yes"]}
@@ -148,11 +151,7 @@ def test_edited_texts_and_unknown_tasks_stop_or_are_left_out(tmp_path):
     with pytest.raises(UserError, match="edited text: response of row d1:0"):
         read(tmp_path, given, change=edit)
     found, report, _ = read(tmp_path, given, skip=True, change=edit)
-    assert not found and report.counts == {
-        "edited text": 1,
-        "unknown task": 1,
-        "missing task": 2,
-    }
+    assert not found and report.counts == {"edited text": 1, "unknown task": 1, "missing task": 2}
 
 
 def test_what_happens_in_every_project_is_counted(tmp_path):

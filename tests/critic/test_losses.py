@@ -13,11 +13,8 @@ import torch
 from torch import Tensor
 
 from critic.auxiliary_losses import (
-    marked_tokens,
-    overlap_loss,
+    auxiliary_loss,
     overlap_targets,
-    response_tokens,
-    span_loss,
     unit_vectors,
 )
 from critic.sequence.module import batch_loss
@@ -52,7 +49,7 @@ IDS = torch.tensor(
     ]
 )
 OVERLAPS = torch.tensor([[1.0, math.sqrt(3) / 2], [0.5, 0.0], [0.0, 0.0], [0.0, 1.0]])
-MARKS = marked_tokens(torch.tensor([[-1, 0, 1], [-1, 1, -1], [-1, 1, 1]]), torch.tensor([0, 1, -1]))
+MARKS = torch.tensor([[-1, 0, 1], [-1, 1, -1], [-1, -1, -1]])  # the third row is padding
 
 
 def targets() -> Tensor:
@@ -70,11 +67,12 @@ def tags_loss(rows: slice, world_size: int) -> Tensor:
 
 def overlaps_loss(rows: slice, world_size: int) -> Tensor:
     logits, counted = torch.arange(28.0).view(4, 7) / 10, SEGMENT == 2
-    return overlap_loss(logits[rows], targets()[rows], counted[rows], num_tokens=counted.sum(), world_size=world_size)
+    return auxiliary_loss(logits[rows], targets()[rows], counted[rows], num_tokens=counted.sum(), world_size=world_size)
 
 
 def spans_loss(rows: slice, world_size: int) -> Tensor:
-    return span_loss(THREE_QUARTERS[:3, :3][rows], MARKS[rows], num_tokens=torch.tensor(3), world_size=world_size)
+    logits, marks, count = THREE_QUARTERS[:3, :3][rows], MARKS[rows], torch.tensor(3)
+    return auxiliary_loss(logits, marks, marks >= 0, num_tokens=count, world_size=world_size)
 
 
 @pytest.mark.parametrize("loss", [label_loss, tags_loss, overlaps_loss, spans_loss])
@@ -88,10 +86,9 @@ def test_the_mean_over_processes_is_the_loss_of_one(loss: Callable[[slice, int],
     [
         lambda x: batch_loss(x, torch.tensor([-1]), num_rows=4, world_size=2, label_smoothing=0.0),
         lambda x: token_loss(x, torch.tensor([-1]), num_tokens=7, world_size=2, focal_gamma=1.0),
-        lambda x: overlap_loss(x, x * 0, torch.zeros(1, 2).bool(), num_tokens=torch.tensor(0), world_size=2),
-        lambda x: span_loss(x, torch.tensor([[-1, -1]]), num_tokens=torch.tensor(0), world_size=2),
+        lambda x: auxiliary_loss(x, x * 0, torch.zeros(1, 2).bool(), num_tokens=torch.tensor(0), world_size=2),
     ],
-    ids=["labels", "tags", "overlaps", "spans"],
+    ids=["labels", "tags", "overlaps and spans"],
 )
 def test_a_share_without_anything_to_learn_has_no_loss_and_no_gradient(loss: Callable[[Tensor], Tensor]) -> None:
     logits = torch.zeros(1, 2, requires_grad=True)
@@ -126,8 +123,8 @@ def test_tags_with_and_without_types_by_hand() -> None:
 
 def test_overlaps_by_hand() -> None:
     torch.testing.assert_close(targets()[:, 4:6], OVERLAPS)
-    counted = response_tokens(SEGMENT, torch.tensor([0, 1, 2, -1]))  # the fourth row is padding
-    loss = overlap_loss(THREE_QUARTERS, targets(), counted, num_tokens=counted.sum(), world_size=1)
+    counted = (SEGMENT == RESPONSE) & torch.tensor([[True], [True], [True], [False]])  # the fourth row is padding
+    loss = auxiliary_loss(THREE_QUARTERS, targets(), counted, num_tokens=counted.sum(), world_size=1)
     by_hand = [-(t * math.log(3 / 4) + (1 - t) * math.log(1 / 4)) for t in OVERLAPS[:3].flatten().tolist()]
     assert loss.item() == pytest.approx(sum(by_hand) / 6)
 

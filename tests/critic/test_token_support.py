@@ -134,7 +134,7 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
     found = compute_features(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=IS_HALLUCINATED)
     assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
-    support = TokenSupport.of(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=SECOND_TO_LAST)
+    support = TokenSupport(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=SECOND_TO_LAST)
     cut, whole = (
         support.weakest({"knowledge": columns[name], "response": columns["response"]})
         for name in ("knowledge", "whole knowledge")

@@ -60,24 +60,23 @@ def test_a_second_launch_reads_the_cache(
 ) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     counts = module(snli, encoder).counts
-    monkeypatch.setattr(encoding_cache, "_build", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(encoding_cache, "write_rows", lambda *_: pytest.fail("encoded again"))
     assert module(snli, encoder).counts == counts
 
 
-def test_another_content_another_layout_or_another_length_is_encoded_anew(snli: Path, tiny_bert: Path) -> None:
+def test_another_content_another_layout_or_another_length_is_encoded_anew(
+    snli: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     tokenizer = load_tokenizer(str(tiny_bert))
-    keys = set()
-    for max_length, neutral in ((64, "hallucinated"), (32, "hallucinated"), (64, "drop")):
+    for max_length, neutral, added in ((64, "hallucinated", ""), (32, "hallucinated", ""), (64, "drop", "\n")):
         source = build_source("snli", str(snli), neutral=neutral)
-        encoder = PairEncoder(tokenizer=tokenizer, max_length=max_length)
-        keys.add(encoding_cache._key(source, "train", encoder, "stop", None))
-    snli.write_text(snli.read_text() + "\n")
-    keys.add(
-        encoding_cache._key(
-            build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64), "stop", None
-        )
+        encoding_cache.load_encoded(source, "train", PairEncoder(tokenizer=tokenizer, max_length=max_length))
+        snli.write_text(snli.read_text() + added)
+    encoding_cache.load_encoded(
+        build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64)
     )
-    assert len(keys) == 4
+    assert len(list(tmp_path.glob("home/**/rows.arrow"))) == 4
 
 
 def test_batches_hold_the_texts_of_their_examples(snli: Path, encoder: PairEncoder) -> None:

@@ -18,10 +18,10 @@ from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.pinned_shards import pin_shards
 from data_modules.reading import saved_datasets
-from data_modules.reading.dataset import ExcludingSource, Source
+from data_modules.reading.dataset import Source, exclude_from
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
-from data_modules.splits import PartSource
+from data_modules.splits import part_of
 from data_modules.streaming import Stream
 from faithkit.errors import UserError
 from tests.data_modules.conftest import Rows, rows_of, write_shard
@@ -161,7 +161,7 @@ def test_a_shard_gives_the_same_examples_from_any_of_them(
         test = next(
             iter(Pairs(path=str(path), columns={"knowledge": "fact.text"}).read_split("train", ReadReport("skip")))
         )
-        source = PartSource(ExcludingSource(source, Excluded.of([test[0]])), "train", {"test": 0.3}, 1)
+        source = part_of(exclude_from(source, Excluded.of([test[0]])), "train", {"test": 0.3}, 1)
     whole = [example for example, _ in source.read_file(path, "train", ReadReport("skip"))]
     shards = pin_shards(source, "train", ReadReport("skip"))
     assert sum(shard.num_rows for shard in shards) == len(whole)

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from data_modules.embedded.dialogue import Exchange, Reply
+from data_modules.embedded.dialogue import Exchange
 from data_modules.embedded.layouts.common import (
     PART,
     NumRows,
@@ -18,22 +18,15 @@ from data_modules.embedded.layouts.common import (
     write_json,
 )
 from data_modules.embedded.layouts.nli_layout import CONTRADICTIONS
-from data_modules.reading.fields import SPEAKER_MARKS
+from data_modules.reading.dialogues import write_history
 from faithkit.files.jsonl import write_jsonl
-
-_INDUCED_SHARE = 3 / 8  # of all rows, as in the release
-
-
-def transcript(exchange: Exchange) -> str:
-    """Writes the history of a turn as one text."""
-    return " ".join(f"{SPEAKER_MARKS[turn.speaker]}: {turn.text}" for turn in exchange.history)
 
 
 def write_halludial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes HalluDial: a train and a test file for each scenario, which share `num_rows`."""
     first = 0  # dialogues are numbered through all files
     for split, size in sizes(num_rows, ("train", "test")).items():
-        induced = max(2, round(size * _INDUCED_SHARE)) if size > 2 else 0
+        induced = max(2, round(size * 3 / 8)) if size > 2 else 0  # the share of the release
         for scenario, wanted in (("spontaneous", size - induced), ("induced", induced)):
             if wanted:
                 rows = list(_rows(scenario, split, wanted, seed, first))
@@ -47,45 +40,29 @@ def _rows(scenario: str, split: str, size: int, seed: int, first: int) -> Iterat
     written = 0
     for place, (number, exchanges) in enumerate(dialogues(split, size, seed, start)):
         for turn, exchange in enumerate(exchanges):
-            for reply in _replies(scenario, exchange, number + turn):
+            # A natural response, a quarter of them hallucinated; or the induced one and the reference.
+            is_wrong = exchange.hallucinated_first and (number + turn) % 2
+            natural = exchange.hallucinated if is_wrong else exchange.faithful
+            for reply in (exchange.hallucinated, exchange.faithful) if scenario == "induced" else (natural,):
                 if written == size:
                     return
                 written += 1
+                # A target is a sentence after its verdict; an induced row's reference is known to be right.
+                verdict, _, reason = reply.target.partition(", ")
+                is_known = scenario == "induced" and verdict == "No"
                 yield {
                     "dialogue_id": first + place,
                     "knowledge": " ".join(exchange.sentences),
-                    "dialogue_history": transcript(exchange),
+                    "dialogue_history": write_history(exchange.history, " "),
                     "turn": turn,
                     "response": reply.text,
-                    "target": _target(scenario, reply),
+                    "target": "No." if is_known else f"{verdict}. {reason[0].upper()}{reason[1:]}",
                 }
 
 
-def _replies(scenario: str, exchange: Exchange, position: int) -> list[Reply]:
-    """One natural response, a quarter of them hallucinated; or the induced one and the reference."""
-    if scenario == "induced":
-        return [exchange.hallucinated, exchange.faithful]
-    return [exchange.hallucinated if exchange.hallucinated_first and position % 2 else exchange.faithful]
-
-
-def _target(scenario: str, reply: Reply) -> str:
-    """Returns the judgement as a sentence after its verdict; an induced row's reference is known to be right.
-
-    The paper's targets have this form.
-    """
-    verdict, _, reason = reply.target.partition(", ")
-    if scenario == "induced" and verdict == "No":
-        return "No."
-    return f"{verdict}. {reason[0].upper()}{reason[1:]}"
-
-
 BEGIN_HEADER = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
-BEGIN_CORPORA = ("wow", "cmu", "tc")  # each takes another part of the embedded corpus
 BEGIN_MODELS = ("gpt2", "t5", "ctrl", "doha")
 GENERIC_EVERY = 9  # one turn in this many has a generic reply
-
-
-_BLANK_EVERY = 20  # one row of CMU-DoG in this many has no message, as two of 416 in the release
 
 
 def begin_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
@@ -96,15 +73,13 @@ def begin_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[s
             label = "Generic"
         else:
             label = "Not fully attributable" if "Hallucination" in reply.tags else "Fully attributable"
-        model, corpus = BEGIN_MODELS[index % len(BEGIN_MODELS)], BEGIN_CORPORA[start // PART]
-        is_blank = corpus == "cmu" and index % _BLANK_EVERY == 3
+        model, corpus = BEGIN_MODELS[index % len(BEGIN_MODELS)], ("wow", "cmu", "tc")[start // PART]
+        is_blank = corpus == "cmu" and index % 20 == 3  # as two of 416 in the release
         message = "" if is_blank else exchange.history[-1].text
         yield model, corpus, " ".join(exchange.sentences), message, reply.text, label
 
 
-AUDIT_CORPORA = ("wow", "cmu")
 GOLD_HEADER = ("evidence", "history", "response", "BEGIN", "VRM")
-AUDIT_MODELS = ("CTRL", "DoHA", "GPT2")
 # Slips of the annotators, as the published files have them: a loader must know them.
 SLIPS = {
     "entailment,uncooperative": ("entailment,uncooperative", "entailment. uncooperative", "entailmentt,uncooperative"),
@@ -120,9 +95,9 @@ def write_audit(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     The files of Topical-Chat have irregular rows only.
     """
     size = sizes(num_rows, ("test",)).get("test", 0)
-    for place, corpus in enumerate(AUDIT_CORPORA):
+    for place, corpus in enumerate(("wow", "cmu")):
         write_csv(folder / "gold" / f"{corpus}.csv", _gold(size, seed, place * PART, corpus), header=GOLD_HEADER)
-        for number, model in enumerate(AUDIT_MODELS, start=1):
+        for number, model in enumerate(("CTRL", "DoHA", "GPT2"), start=1):
             name = model.lower()
             header = ("knowledge", "history", name, "begin_label", "vrm_label")
             rows = _model(size, seed, (place + 2 * number) * PART)
@@ -155,34 +130,25 @@ def _model(size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
         yield " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label, vrm
 
 
-FILES = ("qa", "dialogue", "summarization", "general")
-_LONG_EVERY = 3  # one hallucinated answer in this many is a whole sentence more: they are longer, as the corpus's are
-_NUMBERED = 29  # one general row in this many has no ID, as in the release
-_GENERAL_EVERY = 5  # one general response in this many is hallucinated
-
-
 def write_halueval(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes all four files with about equal parts of the examples of all splits, since there are no splits."""
     wanted = sizes(num_rows)
-    for place, file in enumerate(FILES):
-        write_jsonl(folder / f"{file}_data.json", _every(file, place, wanted, seed))
+    for place, (file, write) in enumerate(WRITERS.items()):
+        rows: list[dict[str, Any]] = []
+        for split, size in wanted.items():
+            share = -(-size // len(WRITERS))
+            rows += write(split, share if file == "general" else -(-share // 2), seed, place * PART)
+        if file == "general":  # some rows have no ID, as in the release
+            rows = [{"ID": str(number) if number % 29 else "", **row} for number, row in enumerate(rows, start=1)]
+        write_jsonl(folder / f"{file}_data.json", rows)
     return folder
-
-
-def _every(file: str, place: int, wanted: dict[str, int], seed: int) -> Iterator[dict[str, Any]]:
-    number = 0
-    for split, size in wanted.items():
-        share = -(-size // len(FILES))
-        rows = share if file == "general" else -(-share // 2)
-        for row in WRITERS[file](split, rows, seed, place * PART):
-            number += 1
-            yield {"ID": str(number) if number % _NUMBERED else "", **row} if file == "general" else row
 
 
 def _qa(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
     for index, exchange in turns(split, size, seed, start):
         wrong = claim(exchange, exchange.wrong_clause)
-        if exchange.hallucinated.kind == "subjective" or index % _LONG_EVERY == 0:
+        # Some hallucinated answers are a whole sentence more: they are longer, as the corpus's are.
+        if exchange.hallucinated.kind == "subjective" or index % 3 == 0:
             wrong = exchange.hallucinated.text
         yield {
             "knowledge": " ".join(exchange.sentences),
@@ -196,7 +162,7 @@ def _dialogue(split: str, size: int, seed: int, start: int) -> Iterator[dict[str
     for _, exchange in turns(split, size, seed, start):
         yield {
             "knowledge": " ".join(exchange.sentences),
-            "dialogue_history": transcript(exchange),
+            "dialogue_history": write_history(exchange.history, " "),
             "right_response": exchange.faithful.text,
             "hallucinated_response": exchange.hallucinated.text,
         }
@@ -224,7 +190,7 @@ def _summary(exchanges: list[Exchange], false: Exchange | None) -> str:
 
 def _general(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
     for index, exchange in turns(split, size, seed, start):
-        is_wrong = index % _GENERAL_EVERY == 0
+        is_wrong = index % 5 == 0
         reply = exchange.hallucinated if is_wrong else exchange.faithful
         yield {
             "user_query": f"{' '.join(exchange.sentences)} {exchange.history[-1].text}",
@@ -243,7 +209,6 @@ TYPES = {"addition": "Overreliance", "subjective": "Irrelevance"}
 DIAHALU_MODELS = ("ChatGPT3.5", "GPT4")
 _NUM_ROUNDS = 6  # the fewest of a dialogue
 _HALLUCINATED = (0, 2, 5, 7)  # of every nine dialogues of a domain; the last one's explanation is not whole JSON
-_TURNS = 12  # more than a dialogue's turns, at most
 
 
 def write_diahalu(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
@@ -261,15 +226,25 @@ def _diahalu_rows(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
         if domain == "Reasoning":
             rounds, places = _sums(Random(f"sums:{seed}:{split}:{number}"), is_wrong)
         else:
-            rounds, places = _talk(next(talks), domain, place if is_wrong else None)
+            exchanges = next(talks)
+            rounds, places = [], []
+            for turn, exchange in enumerate(exchanges, start=1):
+                is_here = is_wrong and turn == place % len(exchanges) + 1
+                reply = exchange.hallucinated if is_here else exchange.faithful
+                told = f"I have read this: {' '.join(exchange.sentences)} {exchange.history[-1].text}"
+                rounds.append((told, reply.text))
+                if is_here:  # types are spelt in several ways, as the files do
+                    is_fact = domain == "World Knowledge"
+                    conflict = ("non-factual", "Non-Factual") if is_fact else ("Incoherence", "incoherence")
+                    name = TYPES.get(reply.kind, conflict[place % 2])
+                    places.append((turn, name, reply.target.partition(", ")[2]))
+        explanation = f'["{places[0][2]}' if place % 9 == _HALLUCINATED[-1] else json.dumps([p[2] for p in places])
         yield {
             "text": "\n".join(f"A{i}: {a}\nB{i}: {b}" for i, (a, b) in enumerate(rounds, start=1)),
             "label": int(is_wrong),
             "index": json.dumps([[number, name] for number, name, _ in places], separators=(",", ":")),
             "domain": domain,
-            "explaination": f'["{places[0][2]}'
-            if place % 9 == _HALLUCINATED[-1]
-            else json.dumps([p[2] for p in places]),
+            "explaination": explanation,
             "source": "embedded",
             "Which LLM": DIAHALU_MODELS[place % len(DIAHALU_MODELS)],
         }
@@ -278,26 +253,11 @@ def _diahalu_rows(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
 def _talks(split: str, size: int, seed: int) -> Iterator[list[Exchange]]:
     """Talks of `_NUM_ROUNDS` and more turns: dialogues are joined until they have as many."""
     joined: list[Exchange] = []
-    for _, exchanges in dialogues(split, (size + 1) * _TURNS, seed):
+    for _, exchanges in dialogues(split, (size + 1) * 12, seed):  # 12: more than the turns of a dialogue
         joined += exchanges
         if len(joined) >= _NUM_ROUNDS:
             yield joined
             joined = []
-
-
-def _talk(
-    exchanges: list[Exchange], domain: str, place: int | None
-) -> tuple[list[tuple[str, str]], list[tuple[int, str, str]]]:
-    wrong = None if place is None else place % len(exchanges)
-    rounds, places = [], []
-    for number, exchange in enumerate(exchanges):
-        reply = exchange.hallucinated if number == wrong else exchange.faithful
-        rounds.append((f"I have read this: {' '.join(exchange.sentences)} {exchange.history[-1].text}", reply.text))
-        if number == wrong and place is not None:
-            conflict = ("non-factual", "Non-Factual") if domain == DOMAINS[0] else ("Incoherence", "incoherence")
-            name = TYPES.get(reply.kind, conflict[place % 2])  # spelt in several ways, as the files do
-            places.append((number + 1, name, reply.target.partition(", ")[2]))
-    return rounds, places
 
 
 def _sums(random: Random, is_wrong: bool) -> tuple[list[tuple[str, str]], list[tuple[int, str, str]]]:

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from data_modules.embedded.dialogue import Exchange
 from data_modules.embedded.layouts.common import PART, claim, dialogues, nli_pair, turns
 
 GENRES = (
@@ -13,20 +12,17 @@ GENRES = (
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
 
-_QUOTED_EVERY = 60  # one premise in this many begins with a quoted word
-_UNSURE_EVERY = 40  # one pair in this many has no label that most annotators agreed on
-
 
 def conjnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, str, str]]:
     for index, exchange in turns(split, size, seed, start):
         premise, hypothesis, label = nli_pair(exchange)
         # Cells begin with quotation marks that quote no cell, as those of 245 rows of the release.
-        yield re.sub(r"^(\w+)", r'"\1"', premise) if index % _QUOTED_EVERY == 3 else premise, hypothesis, label
+        yield re.sub(r"^(\w+)", r'"\1"', premise) if index % 60 == 3 else premise, hypothesis, label
 
 
 def _gold_label(label: str, index: int, split: str) -> str:
     """Returns `-` where no label has three of five votes; a training pair has one vote."""
-    return "-" if split != "train" and index % _UNSURE_EVERY == 7 else label
+    return "-" if split != "train" and index % 40 == 7 else label
 
 
 def mnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
@@ -55,7 +51,6 @@ def snli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str
 
 
 DNLI_LABELS = {"entailment": "positive", "neutral": "neutral", "contradiction": "negative"}
-DNLI_TYPES = {"positive": "matchingtriple_up", "neutral": "miscutterance_up", "negative": "e2swap_up"}
 CONTRADICTIONS = ("contradiction", "entity_swap", "number_swap")
 
 
@@ -65,6 +60,7 @@ def _spaced(text: str) -> str:
 
 def dnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
     """Makes DialogueNLI's rows: lower-case, spaced sentences."""
+    types = {"positive": "matchingtriple_up", "neutral": "miscutterance_up", "negative": "e2swap_up"}
     for index, exchange in turns(split, size, seed, start):
         premise, hypothesis, nli = nli_pair(exchange)
         label = DNLI_LABELS[nli]
@@ -72,7 +68,7 @@ def dnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str
             "label": label,
             "sentence1": _spaced(premise),
             "sentence2": _spaced(hypothesis),
-            "dtype": DNLI_TYPES[label],
+            "dtype": types[label],
             "id": f"dialogue_nli_{'dev' if split == 'validation' else split}_{index}",
         }
 
@@ -84,26 +80,24 @@ def decode_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[s
         if num_written == size:
             return
         if len(exchanges) > 1:
-            yield _conversation(split, seed, number, exchanges, contradict=number % 2 == 0)
+            *earlier, last = exchanges
+            texts = [text for exchange in earlier for text in (exchange.history[-1].text, exchange.faithful.text)]
+            texts.append(last.history[-1].text)
+            contradicted = next(
+                (i for i, exchange in enumerate(earlier) if exchange.hallucinated.kind in CONTRADICTIONS), None
+            )
+            if (number % 2 == 0) and contradicted is not None:
+                texts.append(f"{last.faithful.text} {claim(last, earlier[contradicted].wrong_clause)}")
+                indices = [2 * contradicted + 1, len(texts) - 1]
+            else:
+                texts.append(f"{last.faithful.text} {claim(last, earlier[0].true_clause)}")
+                indices = []
+            name = f"embedded:{seed}:{split}:{number}"
+            yield {
+                "conversation_id": f"{uuid.uuid5(uuid.NAMESPACE_URL, name)}#truncated#{len(texts) - 2}",
+                "record_id": str(uuid.uuid5(uuid.NAMESPACE_URL, name + ":record")),
+                "turns": [{"turn_id": i, "agent_id": i % 2, "text": text} for i, text in enumerate(texts)],
+                "is_contradiction": bool(indices),
+                "aggregated_contradiction_indices": indices,
+            }
             num_written += 1
-
-
-def _conversation(split: str, seed: int, number: int, exchanges: list[Exchange], contradict: bool) -> dict[str, Any]:
-    *earlier, last = exchanges
-    texts = [text for exchange in earlier for text in (exchange.history[-1].text, exchange.faithful.text)]
-    texts.append(last.history[-1].text)
-    contradicted = next((i for i, exchange in enumerate(earlier) if exchange.hallucinated.kind in CONTRADICTIONS), None)
-    if contradict and contradicted is not None:
-        texts.append(f"{last.faithful.text} {claim(last, earlier[contradicted].wrong_clause)}")
-        indices = [2 * contradicted + 1, len(texts) - 1]
-    else:
-        texts.append(f"{last.faithful.text} {claim(last, earlier[0].true_clause)}")
-        indices = []
-    name = f"embedded:{seed}:{split}:{number}"
-    return {
-        "conversation_id": f"{uuid.uuid5(uuid.NAMESPACE_URL, name)}#truncated#{len(texts) - 2}",
-        "record_id": str(uuid.uuid5(uuid.NAMESPACE_URL, name + ":record")),
-        "turns": [{"turn_id": i, "agent_id": i % 2, "text": text} for i, text in enumerate(texts)],
-        "is_contradiction": bool(indices),
-        "aggregated_contradiction_indices": indices,
-    }

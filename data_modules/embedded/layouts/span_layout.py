@@ -18,13 +18,11 @@ from data_modules.embedded.domains import DOMAINS, knowledge_wording
 from data_modules.embedded.facts import DialogueState, Fact, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.hallucinate import added_clause, true_clause, wrong_clause
 from data_modules.embedded.layouts.common import SPLITS, NumRows, sizes, write_csv, write_json_object
-from data_modules.embedded.phrasing import PERSONAL, Clause, Mark, Plan, Random01, draw_plan, pick, word, write_reply
+from data_modules.embedded.phrasing import PERSONAL, Clause, Plan, Random01, draw_plan, pick, word, write_reply
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED
 
 MODELS = {"chat-small": 0.25, "chat-medium": 0.15, "chat-large": 0.08}  # rates of hallucinated sentences
-ONE_WRONG_RATE = 0.7  # of hallucinated sentences with two clauses, those with one wrong
-IMPLICIT_RATE = 0.2  # of additions, those annotated as true, though the source does not state them
 
 
 class MarkedSpan(NamedTuple):
@@ -74,47 +72,41 @@ class Topic(NamedTuple):
 def rag_sources(split: str, num_answers: int, seed: int) -> Iterator[RagSource]:
     """Yields sources with an answer of every model; the last has fewer where `num_answers` is reached."""
     for number, first in enumerate(range(0, num_answers, len(MODELS))):
-        yield _source(split, seed, number, list(MODELS)[: num_answers - first])
+        models = list(MODELS)[: num_answers - first]
+        random = Random(f"rag:{seed}:{split}:{number}").random
+        domain = pick(random, DOMAINS)
+        state = DialogueState(domain, domain.full_name.format(word(random, split)), split)
+        by_relation: dict[int, Fact] = {}
+        passages = []
+        while len(by_relation) < 4:  # a passage adds at most four facts, so some relation stays unknown
+            known = draw_facts(random, state, int(random() * len(state.domain.relations)))
+            by_relation |= {fact.relation: fact for fact in known if fact.relation not in by_relation}
+            passages.append(" ".join(write_sentences(random, state, [fact.clause for fact in known])))
+        facts = list(by_relation.values())
+        null = draw_unknown_relation(random, domain, facts)
+        names = [relation.name for relation in state.domain.relations]
+        table = {
+            "name": state.full_name,
+            "category": domain.name,
+            "facts": {names[fact.relation]: knowledge_wording(random, fact.value) for fact in facts}
+            | {names[null]: None},
+        }
+        question = domain.relations[pick(random, [fact.relation for fact in facts])].question
+        answers = [_answer(random, Topic(state, facts, null), model) for model in models]
+        yield RagSource(
+            number=number,
+            topic=state.full_name,
+            question=f"What is known of {state.full_name}? {question}",
+            passages=tuple(passages),
+            table=table,
+            answers=tuple(answers),
+        )
 
 
 def _answers(num_rows: NumRows, splits: tuple[str, ...], seed: int) -> Iterator[tuple[str, RagSource, Answer]]:
     for split, size in sizes(num_rows, splits).items():
         for source in rag_sources(split, size, seed):
             yield from ((split, source, answer) for answer in source.answers)
-
-
-def _source(split: str, seed: int, number: int, models: Sequence[str]) -> RagSource:
-    random = Random(f"rag:{seed}:{split}:{number}").random
-    domain = pick(random, DOMAINS)
-    state = DialogueState(domain, domain.full_name.format(word(random, split)), split)
-    passages, facts = _passages(random, state)
-    null = draw_unknown_relation(random, domain, facts)
-    table = {"name": state.full_name, "category": domain.name, "facts": _table(random, state, facts, null)}
-    question = domain.relations[pick(random, [fact.relation for fact in facts])].question
-    answers = [_answer(random, Topic(state, facts, null), model) for model in models]
-    return RagSource(
-        number=number,
-        topic=state.full_name,
-        question=f"What is known of {state.full_name}? {question}",
-        passages=tuple(passages),
-        table=table,
-        answers=tuple(answers),
-    )
-
-
-def _passages(random: Random01, state: DialogueState) -> tuple[list[str], list[Fact]]:
-    facts: dict[int, Fact] = {}
-    passages = []
-    while len(facts) < 4:  # a passage adds at most four facts, so some relation stays unknown
-        known = draw_facts(random, state, int(random() * len(state.domain.relations)))
-        facts |= {fact.relation: fact for fact in known if fact.relation not in facts}
-        passages.append(" ".join(write_sentences(random, state, [fact.clause for fact in known])))
-    return passages, list(facts.values())
-
-
-def _table(random: Random01, state: DialogueState, facts: list[Fact], null: int) -> dict[str, str | None]:
-    names = [relation.name for relation in state.domain.relations]
-    return {names[fact.relation]: knowledge_wording(random, fact.value) for fact in facts} | {names[null]: None}
 
 
 def _answer(random: Random01, topic: Topic, model: str) -> Answer:
@@ -142,7 +134,8 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     claim, harmless = pick(random, PERSONAL)
     clauses = [true_clause(random, state, fact, h.QUOTED) for fact in facts]
     remark = Clause(harmless) if random() < REMARK_RATE / 3 else None
-    targets: Sequence[int] = range(len(facts)) if random() > ONE_WRONG_RATE else (int(random() * len(facts)),)
+    # Of two clauses mostly one is wrong.
+    targets: Sequence[int] = range(len(facts)) if random() > 0.7 else (int(random() * len(facts)),)
     severities, due_to_null = {}, set()
     if kind == h.SUBJECTIVE:
         remark = Clause(claim, 0, len(claim), kind)
@@ -159,16 +152,13 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     text, marks = write_reply(plan, clauses, remark)
     # The marks are those of the wrong clauses, in order, and then that of a subjective remark.
     wrong = [*(i for i, clause in enumerate(clauses) if clause.end), len(clauses)]
-    return text, [
-        _annotate(random, mark, severities.get(i, "subtle"), i in due_to_null)
-        for mark, i in zip(marks, wrong, strict=False)
-    ]
-
-
-def _annotate(random: Random01, mark: Mark, severity: str, due_to_null: bool) -> MarkedSpan:
-    start, end, kind = mark
-    implicit_true = random() < IMPLICIT_RATE and kind == h.ADDITION and not due_to_null
-    return MarkedSpan(start, end, kind, severity, implicit_true, due_to_null)
+    found = []
+    for (start, end, marked_kind), i in zip(marks, wrong, strict=False):
+        # Some additions are annotated as true, though the source does not state them.
+        implicit_true = random() < 0.2 and marked_kind == h.ADDITION and i not in due_to_null
+        severity = severities.get(i, "subtle")
+        found.append(MarkedSpan(start, end, marked_kind, severity, implicit_true, i in due_to_null))
+    return text, found
 
 
 LABELS = {
@@ -188,74 +178,68 @@ def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path
     for split, size in sizes(num_rows, ("train", "test")).items():
         for source in rag_sources(split, size, seed):
             task = list(CORPORA)[source.number % len(CORPORA)]
-            infos.append(_info(source, task, source_id=str(10_000 + len(infos))))
+            numbered = "".join(f"passage {place}:{text}\n\n" for place, text in enumerate(source.passages, start=1))
+            shown: Any = {
+                "QA": {"question": source.question, "passages": numbered},
+                "Summary": " ".join(source.passages) + "\n",
+                "Data2txt": source.table,
+            }[task]
+            infos.append(
+                {
+                    "source_id": str(10_000 + len(infos)),
+                    "task_type": task,
+                    "source": CORPORA[task],
+                    "source_info": shown,
+                    "prompt": "",
+                }
+            )
             for answer in source.answers:
-                responses.append(_response(answer, task, split, str(len(responses)), infos[-1]["source_id"]))
+                response_id = str(len(responses))
+                refuses = int(response_id) % REFUSAL_EVERY == REFUSAL_EVERY - 1
+                shows_null = task == "Data2txt"  # only tables have empty fields
+                labels = [
+                    {
+                        "start": mark.start,
+                        "end": mark.end,
+                        "text": answer.text[mark.start : mark.end],
+                        "meta": "",
+                        "label_type": LABELS[mark.type],
+                        "implicit_true": mark.implicit_true,
+                        "due_to_null": mark.due_to_null and shows_null,
+                    }
+                    for mark in answer.marks
+                ]
+                responses.append(
+                    {
+                        "id": response_id,
+                        "source_id": infos[-1]["source_id"],
+                        "model": answer.model,
+                        "temperature": 0.7,
+                        "labels": [] if refuses else labels,
+                        "split": split,
+                        "quality": "incorrect_refusal" if refuses else "good",
+                        "response": REFUSAL if refuses else answer.text,
+                    }
+                )
     write_jsonl(folder / "source_info.jsonl", infos)
     write_jsonl(folder / "response.jsonl", responses)
     return folder
 
 
-def _info(source: RagSource, task: str, source_id: str) -> dict[str, Any]:
-    numbered = "".join(f"passage {place}:{text}\n\n" for place, text in enumerate(source.passages, start=1))
-    shown: Any = {
-        "QA": {"question": source.question, "passages": numbered},
-        "Summary": " ".join(source.passages) + "\n",
-        "Data2txt": source.table,
-    }[task]
-    return {"source_id": source_id, "task_type": task, "source": CORPORA[task], "source_info": shown, "prompt": ""}
-
-
-def _response(answer: Answer, task: str, split: str, response_id: str, source_id: str) -> dict[str, Any]:
-    refuses = int(response_id) % REFUSAL_EVERY == REFUSAL_EVERY - 1
-    shows_null = task == "Data2txt"  # only tables have empty fields
-    labels = [
-        {
-            "start": mark.start,
-            "end": mark.end,
-            "text": answer.text[mark.start : mark.end],
-            "meta": "",
-            "label_type": LABELS[mark.type],
-            "implicit_true": mark.implicit_true,
-            "due_to_null": mark.due_to_null and shows_null,
-        }
-        for mark in answer.marks
-    ]
-    return {
-        "id": response_id,
-        "source_id": source_id,
-        "model": answer.model,
-        "temperature": 0.7,
-        "labels": [] if refuses else labels,
-        "split": split,
-        "quality": "incorrect_refusal" if refuses else "good",
-        "response": REFUSAL if refuses else answer.text,
-    }
-
-
 def write_xsum_tokens(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes token labels: one file with the rows of all splits, in lower case, with escaped quotes."""
-    rows = (_summary(source, answer, split) for split, source, answer in _answers(num_rows, SPLITS, seed))
+    rows: list[dict[str, Any]] = []
+    for split, source, answer in _answers(num_rows, SPLITS, seed):
+        summary = answer.text.lower().replace("'", "\\'")
+        places = [token.span() for token in re.finditer(r"\S+", answer.text)]
+        marked = [any(mark.start < end and start < mark.end for mark in answer.marks) for start, end in places]
+        source_text = " ".join(source.passages)
+        row: dict[str, Any] = {"docid": f"{split}-{source.number}", "system": answer.model, "source": source_text}
+        labels = [int(is_marked) for is_marked in marked]
+        row |= {"summary": summary, "tokens": summary.split(), "labels": labels, "reference": source.passages[0]}
+        rows.append(row)
     write_jsonl(folder / "xsum_token_labels.jsonl", rows)
     return folder
-
-
-def _summary(source: RagSource, answer: Answer, split: str) -> dict[str, Any]:
-    tokens = list(re.finditer(r"\S+", answer.text))
-    marked = [any(mark.start < token.end() and token.start() < mark.end for mark in answer.marks) for token in tokens]
-    return {
-        "docid": f"{split}-{source.number}",
-        "system": answer.model,
-        "source": " ".join(source.passages),
-        "summary": _escaped(answer.text),
-        "tokens": [_escaped(token[0]) for token in tokens],
-        "labels": [int(is_marked) for is_marked in marked],
-        "reference": source.passages[0],
-    }
-
-
-def _escaped(text: str) -> str:
-    return text.lower().replace("'", "\\'")
 
 
 PAIRS_HEADER = ("id", "group", "knowledge", "question", "response", "label", "spans", "model")
@@ -313,16 +297,12 @@ def write_psiloqa(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
             row = {"id": f"{split}_{number}", "lang": LANGUAGES[source.number % len(LANGUAGES)]}
             row |= {"llm_checkpoint": answer.model, "wiki_passage": " ".join(source.passages)}
             row |= {"question": source.question, "golden_answer": source.passages[0], "llm_answer": answer.text}
-            rows.append({**row, "annotated_span": _with_tags(answer), "labels": bounds})
+            text = answer.text
+            for mark in reversed(answer.marks):
+                text = f"{text[: mark.start]}[HAL]{text[mark.start : mark.end]}[/HAL]{text[mark.end :]}"
+            rows.append({**row, "annotated_span": text, "labels": bounds})
         write_jsonl(folder / f"{split}.jsonl", rows)
     return folder
-
-
-def _with_tags(answer: Answer) -> str:
-    text = answer.text
-    for mark in reversed(answer.marks):
-        text = f"{text[: mark.start]}[HAL]{text[mark.start : mark.end]}[/HAL]{text[mark.end :]}"
-    return text
 
 
 def write_faithbench(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 from pytorch_lightning.loggers import Logger
@@ -20,9 +21,14 @@ from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, exp
 from faithkit.environment import environment
 from faithkit.files.atomic import disk_errors, write_text
 from faithkit.files.run_folder import RunFolder, process_rank
-from faithkit.training.loggers.logger_results import Finished, Row, RunLogger
+from faithkit.training.loggers.logger_results import Finished, Row
+
+if TYPE_CHECKING:
+    from faithkit.training.loggers.wandb_run import WandbRun
 
 STEP = "step"
+# A place that a training logs to: `lightning` is the logger of the Trainer; `close` is called once, also after errors.
+Place: TypeAlias = "CsvFiles | TensorBoardEvents | WandbRun"
 log = logging.getLogger("faithkit")
 
 
@@ -60,14 +66,6 @@ class CsvLogger(Logger):
     def version(self) -> str:
         return self.folder.name
 
-    @property
-    def save_dir(self) -> str:
-        return str(self.folder.parent)
-
-    @property
-    def log_dir(self) -> str:
-        return str(self.folder)
-
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
         self._params |= params  # Lightning adds those of the module
         write_text(self.folder / "hparams.yaml", yaml.safe_dump(self._params, allow_unicode=True))
@@ -95,16 +93,11 @@ class CsvLogger(Logger):
                 log.warning("%s: damaged lines are left out: %d", self.file, damaged)
             return rows
         if content:
-            aside = self._free_name()
+            names = (self.folder / f"metrics-damaged-{number}.csv" for number in count(1))
+            aside = next(path for path in names if not path.exists())
             self.file.rename(aside)
             log.warning("%s cannot be read: it is kept as %s, and a new one is written", self.file, aside.name)
         return []
-
-    def _free_name(self) -> Path:
-        count = 1
-        while (path := self.folder / f"metrics-damaged-{count}.csv").exists():
-            count += 1
-        return path
 
 
 def _row(columns: Sequence[str], line: str) -> dict[str, str] | None:
@@ -177,33 +170,29 @@ class TensorBoardEvents:
         self.lightning.log_metrics(finished.numbers(), finished.step)
         for name, rows in finished.samples.items():
             if rows:
-                self.lightning.experiment.add_text(f"test/{name}/predictions", _markdown(rows), finished.step)
+                head = list(rows[0])
+                lines = [head, ["---"] * len(head), *([_plain(row.get(column)) for column in head] for row in rows)]
+                table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+                self.lightning.experiment.add_text(f"test/{name}/predictions", table, finished.step)
 
     def close(self, exit_code: int) -> None:
         self.lightning.experiment.close()
 
 
-def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step: int, settings: Any) -> RunLogger:
+def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step: int, settings: Any) -> "WandbRun":
     from faithkit.training.loggers.wandb_run import WandbRun
 
     return WandbRun(run, config, job, **settings)
 
 
-def _markdown(rows: Sequence[Row]) -> str:
-    """Writes a Markdown table in which texts from data are not interpreted."""
-    head = list(rows[0])
-    lines = [head, ["---"] * len(head), *([_plain(row.get(name)) for name in head] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _plain(value: Any) -> str:
+    """Writes a text from data so that Markdown does not interpret it."""
     text = " ".join(str("" if value is None else value).split())
     # Characters with a meaning in Markdown or HTML become entities.
     return "".join(f"&#{ord(character)};" if character in "|\\`*_[]~$" else escape(character) for character in text)
 
 
 CSV, TENSORBOARD, WANDB = "csv", "tensorboard", "wandb"
-Builder = Callable[..., RunLogger]
 
 
 class Loggers:
@@ -214,7 +203,7 @@ class Loggers:
         places: Empty in all processes but the first.
     """
 
-    def __init__(self, lightning: Sequence[Logger], places: Sequence[RunLogger]):
+    def __init__(self, lightning: Sequence[Logger], places: Sequence["Place"]):
         self.lightning, self._places = list(lightning), places
 
     def log_results(self, finished: Finished) -> None:
@@ -243,7 +232,7 @@ def open_loggers(
     if process_rank() > 0:
         yield Loggers([DummyLogger() for _ in options], [])
         return
-    places: list[RunLogger] = []
+    places: list[Place] = []
     with ExitStack() as ends:
         for name, settings in options.items():
             place = BUILDERS[name](run, config, job, first_step, settings or {})
@@ -262,7 +251,7 @@ def _exit_code(error: BaseException | None) -> int:
     return FAILED if explain(error) is None else USER_ERROR
 
 
-BUILDERS: dict[str, Builder] = {
+BUILDERS: dict[str, Callable[..., "Place"]] = {
     CSV: lambda run, config, job, first_step, settings: CsvFiles(run.path / CSV, first_step, **settings),
     TENSORBOARD: lambda run, config, job, first_step, settings: TensorBoardEvents(
         run.path / TENSORBOARD, first_step, **settings

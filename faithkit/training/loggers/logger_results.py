@@ -1,10 +1,8 @@
-"""The results that loggers get at the end of a training or an evaluation, and the protocol of a logger."""
+"""The results that loggers get at the end of a training or an evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from pytorch_lightning.loggers import Logger
+from typing import Any
 
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
@@ -36,20 +34,3 @@ class Finished:
             parts = {name: metric.value, f"{name}/low": metric.low, f"{name}/high": metric.high}
             found |= {key: value for key, value in parts.items() if value is not None}
         return found
-
-
-class RunLogger(Protocol):
-    """A place that a training logs to."""
-
-    @property
-    def lightning(self) -> Logger:
-        """The logger that Lightning writes to while it trains."""
-        ...
-
-    def log_results(self, finished: Finished) -> None:
-        """Logs test metrics, a sample of predictions and the model, as far as supported."""
-        ...
-
-    def close(self, exit_code: int) -> None:
-        """Closes it; called once, also after an error or an interruption."""
-        ...

@@ -29,12 +29,8 @@ if TYPE_CHECKING:
     from wandb import Artifact
 
 FILE = "wandb.json"
-MAX_TAG = 64  # characters that W&B accepts
-DATA, MODEL = "dataset", "model"  # types of artifacts
 VERDICT = ("id", "label", "score", "gold")
-MAX_VERDICTS = 50_000  # of a test set; its predictions file has all
 UPLOAD_LIMIT = 200 * 2**20  # bytes of hf/ that are uploaded by default
-NO_ACCOUNT = "wandb login, or logger.wandb.offline=true, which needs no account"
 log = logging.getLogger("faithkit")
 
 
@@ -66,19 +62,14 @@ def wandb_names(run: RunFolder, job: str) -> WandbNames:
     folder, whole = run.path.resolve().name, run.whole.resolve().name
     number = secrets.token_hex(8)  # other machines may have folders with the same name
     staged = job.startswith(STAGE)
-    group = _sweep()
+    sweep = os.environ.get(SWEEP_VARIABLE)
+    group = f"sweep-{sweep}" if sweep else None
     if group is None and staged:
         is_last = run.path == run.whole
         group = f"{whole}-{number if is_last else wandb_names(RunFolder(run.whole), LAST_STAGE).id}"
     names = WandbNames(id=number, name=f"{whole}/{job}" if staged else folder, group=group)
     write_json(path, asdict(names))
     return names
-
-
-def keep_model(run: RunFolder, name: str, digest: str) -> None:
-    """Stores the name of the artifact of hf/, for runs that use the model."""
-    path = run.path / FILE
-    write_json(path, asdict(replace(_read(path), model=name, model_digest=digest)))
 
 
 def _read(path: Path) -> WandbNames:
@@ -92,17 +83,11 @@ def _read(path: Path) -> WandbNames:
         raise UserError(f"not the names of a W&B run: {error}", place=str(path), hint=hint) from error
 
 
-def _sweep() -> str | None:
-    """Returns the name of the sweep that this process runs a job of."""
-    name = os.environ.get(SWEEP_VARIABLE)
-    return f"sweep-{name}" if name else None
-
-
 def tags_of(config: Mapping[str, Any]) -> list[str]:
     """Returns the tags of a run, such as `model=critic`."""
     parts = {part: config[part].get("name") for part in ("model", "data", "benchmark", "scale") if config.get(part)}
     parts |= {part: part_name(config[part]) for part in ("objective", "control") if config.get(part)}
-    return [f"{part}={name}"[:MAX_TAG] for part, name in parts.items()]
+    return [f"{part}={name}"[:64] for part, name in parts.items()]  # characters that W&B accepts
 
 
 def names_of_model(model: Any) -> WandbNames | None:
@@ -112,23 +97,11 @@ def names_of_model(model: Any) -> WandbNames | None:
     return next((_read(file) for file in files if file.exists()), None)
 
 
-def weights_of(config: Mapping[str, Any]) -> Any:
-    """Returns the initial weights of a training."""
-    return (config.get("model") or {}).get("weights")
-
-
-def models_in(config: Mapping[str, Any]) -> list[str]:
-    """Returns the models in a configuration: initial weights, evaluated model, and critic."""
-    benchmark = config.get("benchmark") or {}
-    given = (weights_of(config), config.get("checkpoint"), benchmark.get("critic"))
-    return list(dict.fromkeys(str(one) for one in given if one))
-
-
 def folder_artifact(folder: Path, name: str, metadata: Mapping[str, Any] | None = None) -> "Artifact":
     """Builds the artifact of a model's folder; its files are uploaded without a copy."""
     import wandb
 
-    model = wandb.Artifact(name, type=MODEL, metadata=dict(metadata or {}))
+    model = wandb.Artifact(name, type="model", metadata=dict(metadata or {}))
     model.add_dir(str(folder.resolve()), policy="immutable")
     return model
 
@@ -155,18 +128,14 @@ def data_artifact(config: Mapping[str, Any], data: Mapping[str, Any]) -> "Artifa
 
     block = config.get("benchmark") or config["data"]
     about = {key: data[key] for key in ("fingerprints", "sizes") if key in data}
-    artifact = wandb.Artifact(f"data-{block.get('name')}", type=DATA, metadata=about)
+    artifact = wandb.Artifact(f"data-{block.get('name')}", type="dataset", metadata=about)
     with artifact.new_file("data.json") as file:
         json.dump(about, file, indent=2, sort_keys=True)
-    for path in _local_paths(block):
-        artifact.add_reference(path.as_uri(), name=path.name, checksum=False)
-    return artifact
-
-
-def _local_paths(block: Mapping[str, Any]) -> list[Path]:
     parts = [part for part in block.get("parts") or () if isinstance(part, Mapping)]
     given = [Path(str(part["path"])).expanduser() for part in (block, *parts) if part.get("path")]
-    return list(dict.fromkeys(path.resolve() for path in given if path.exists()))
+    for path in dict.fromkeys(path.resolve() for path in given if path.exists()):
+        artifact.add_reference(path.as_uri(), name=path.name, checksum=False)
+    return artifact
 
 
 def _address_names_account() -> bool:
@@ -228,7 +197,8 @@ class WandbRun:
                 settings=wandb.Settings(quiet=True, disable_git=_address_names_account()),
             )
         except wandb.Error as error:
-            raise UserError(f"W&B cannot begin: {error}", place="logger.wandb", hint=NO_ACCOUNT) from error
+            hint = "wandb login, or logger.wandb.offline=true, which needs no account"
+            raise UserError(f"W&B cannot begin: {error}", place="logger.wandb", hint=hint) from error
         if self.run.id != names.id:  # a W&B sweep chooses it
             write_json(run.path / FILE, asdict(replace(names, id=self.run.id)))
         # As in Lightning: curves over the optimiser's steps.
@@ -246,37 +216,30 @@ class WandbRun:
                 columns: list[str | int] = list(rows[0])
                 table = wandb.Table(columns=columns, data=[list(row.values()) for row in rows])
                 self.run.log({f"test/{name}/predictions": table, "trainer/global_step": finished.step})
-        self._log_verdicts(finished)
+        # Every verdict, without texts, so that tables of two runs can be joined by id at W&B.
+        for path in sorted(finished.run.predictions.glob("*.jsonl")):
+            verdicts = islice(read_jsonl(path), 50_000)  # the file has all
+            lines = [[row.get(name) for name in VERDICT] for row in verdicts]
+            if any(label for _, label, *_ in lines):  # none if only answers were generated
+                table = wandb.Table(columns=list(VERDICT), data=lines)
+                self.run.log({f"test/{path.stem}/verdicts": table, "trainer/global_step": finished.step})
         sizes = {f"{name}/n": metric.n for name, metric in finished.metrics.items() if metric.n is not None}
         self.run.summary.update(finished.numbers() | sizes)
         self.run.config.update({"data_summary": finished.data}, allow_val_change=True)
         self._log_model(finished)
-        for used in (data_artifact(self._config, finished.data), *map(model_artifact, models_in(self._config))):
-            if used is not None:
-                self._use(used)
-
-    def _log_verdicts(self, finished: Finished) -> None:
-        """Logs every verdict without texts, so that tables of two runs can be joined by id at W&B."""
-        import wandb
-
-        for path in sorted(finished.run.predictions.glob("*.jsonl")):
-            rows = [[row.get(name) for name in VERDICT] for row in islice(read_jsonl(path), MAX_VERDICTS)]
-            if any(label for _, label, *_ in rows):  # none if only answers were generated
-                table = wandb.Table(columns=list(VERDICT), data=rows)
-                self.run.log({f"test/{path.stem}/verdicts": table, "trainer/global_step": finished.step})
-
-    def _use(self, artifact: "Artifact") -> None:
-        """Makes an artifact an input of this run: W&B finds the version with the same content, or creates one."""
-        if self.run.offline:
-            # `use_artifact` does not work offline; this has the same effect after `wandb sync`.
-            self.run._log_artifact(artifact, is_user_created=True, use_after_commit=True)
-            return
-        import wandb
-
-        try:
-            self.run.use_artifact(artifact)
-        except (wandb.Error, ValueError) as error:  # the results are already logged
-            log.warning("W&B: %s is not listed as used: %s", artifact.name, error)
+        weights = (self._config.get("model") or {}).get("weights")
+        critic = (self._config.get("benchmark") or {}).get("critic")
+        models = dict.fromkeys(str(one) for one in (weights, self._config.get("checkpoint"), critic) if one)
+        # W&B finds the versions with the same content, or creates them.
+        for used in filter(None, (data_artifact(self._config, finished.data), *map(model_artifact, models))):
+            if self.run.offline:
+                # `use_artifact` does not work offline; this has the same effect after `wandb sync`.
+                self.run._log_artifact(used, is_user_created=True, use_after_commit=True)
+                continue
+            try:
+                self.run.use_artifact(used)
+            except (wandb.Error, ValueError) as error:  # the results are already logged
+                log.warning("W&B: %s is not listed as used: %s", used.name, error)
 
     def _log_model(self, finished: Finished) -> None:
         if self._artifact is False or not finished.run.hf.is_dir():  # an evaluation has no hf/
@@ -285,7 +248,7 @@ class WandbRun:
         if self._artifact is None and size > UPLOAD_LIMIT:
             log.info("W&B: hf/ has %d MB and is not uploaded; logger.wandb.artifact=true uploads it", size >> 20)
             return
-        weights = weights_of(self._config)
+        weights = (self._config.get("model") or {}).get("weights")
         metadata = {
             "data": finished.data,
             "weights": weights,
@@ -295,7 +258,8 @@ class WandbRun:
         name = f"{self._config['model']['name']}-{self.run.id}"
         model = folder_artifact(finished.run.hf, name, metadata)
         self.run.log_artifact(model, aliases=["best"])
-        keep_model(finished.run, name, model.digest)
+        path = finished.run.path / FILE  # for runs that use the model
+        write_json(path, asdict(replace(_read(path), model=name, model_digest=model.digest)))
 
     def close(self, exit_code: int) -> None:
         where = f"wandb sync {Path(self.run.dir).parent}" if self.run.offline else self.run.url

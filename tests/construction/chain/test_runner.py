@@ -186,11 +186,7 @@ def test_a_row_that_never_came_back_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"steps": [{"name": "inputs"}]}, "the manifest is damaged"),
-        ({"steps": 3}, "damaged"),
-    ],
+    ("change", "words"), [({"steps": [{"name": "inputs"}]}, "the manifest is damaged"), ({"steps": 3}, "damaged")]
 )
 def test_a_manifest_that_cannot_be_gone_on_with_is_explained(
     change: dict[str, Any], words: str, tmp_path: Path

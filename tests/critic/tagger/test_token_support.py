@@ -37,7 +37,7 @@ def test_a_tokens_log_odds_are_what_its_support_leaves(tagger: Tagger, tiny_bert
     response = "the king plays music"
     found, *_ = tagger.odds([request(KNOWLEDGE, response)])
     tokenizer = load_tokenizer(str(tiny_bert))
-    support = TokenSupport.of(tagger.model, tokenizer, batch_tokens=64)
+    support = TokenSupport(tagger.model, tokenizer, batch_tokens=64)
     [wanted] = support.supports(tokenize(tokenizer, [KNOWLEDGE]), tokenize(tokenizer, [response]))
     np.testing.assert_allclose(found, SCALE * (0.5 - wanted.numpy()), atol=1e-5)
     copied, *_ = tagger.odds([request(response, response)])

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from data_modules.reading.dataset import ExcludingSource, Source, WrappedSource, read_examples
+from data_modules.reading.dataset import Source, WrappedSource, exclude_from, read_examples
 from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport, Row
-from data_modules.splits import PartSource, divide_groups
+from data_modules.splits import divide_groups, part_of
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example
 
@@ -49,7 +49,7 @@ def rare(tmp_path: Path) -> Rare:
 
 
 def test_records_pass_all_wrappers_and_the_dropped_are_counted(rare: Rare) -> None:
-    report, wrapped = ReadReport(), PartSource(ExcludingSource(rare, EXCLUDED), "train", SHARES, 1)
+    report, wrapped = ReadReport(), part_of(exclude_from(rare, EXCLUDED), "train", SHARES, 1)
     assert (wrapped.name, wrapped.path, wrapped.train_only) == ("rare", rare.path, True)
     kept = list(read_examples(wrapped, "train", report))
     assert 0 < len(kept) < 38 and all(example.knowledge != "fact 3" for example in kept)
@@ -67,7 +67,7 @@ def test_a_part_holds_the_groups_that_the_division_gives_it(rare: Rare) -> None:
     examples = list(read_examples(rare, "train", ReadReport()))
     rows = divide_groups(np.array([group_hash(e.group) for e in examples], np.uint64), SHARES, 1)
     for part in ("train", "validation"):
-        found = read_examples(PartSource(rare, part, SHARES, 1), "train", ReadReport())
+        found = read_examples(part_of(rare, part, SHARES, 1), "train", ReadReport())
         assert [e.response for e in found] == [examples[row].response for row in rows[part]]
 
 

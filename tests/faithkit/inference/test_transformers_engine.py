@@ -150,6 +150,10 @@ def groups_of(shared: PrefixGroup) -> Iterator[PrefixGroup]:
         yield from groups_of(group)
 
 
+def prompts_of(group: PrefixGroup) -> list[Prompt]:
+    return [prompt for inner in groups_of(group) for prompt in inner.members]
+
+
 ids = st.lists(st.integers(0, 2), min_size=1, max_size=60)
 
 
@@ -161,13 +165,13 @@ def test_each_prompt_stands_in_one_place_and_groups_share_what_they_say(
         Prompt(str(place), np.array((beginning if place % 2 else []) + row, np.int32)) for place, row in enumerate(rows)
     ]
     whole = group_by_prefix(prompts, worth)
-    assert sorted(prompt.id for prompt in whole.prompts()) == sorted(prompt.id for prompt in prompts)
+    assert sorted(prompt.id for prompt in prompts_of(whole)) == sorted(prompt.id for prompt in prompts)
     for group in groups_of(whole):
-        beginnings = {prompt.ids[: group.length].tobytes() for prompt in group.prompts()}
-        assert len(beginnings) <= 1 and all(len(prompt.ids) > group.length for prompt in group.prompts())
+        beginnings = {prompt.ids[: group.length].tobytes() for prompt in prompts_of(group)}
+        assert len(beginnings) <= 1 and all(len(prompt.ids) > group.length for prompt in prompts_of(group))
         for inner in group.groups:
             assert inner.length >= group.length + MIN_PREFIX
-            assert (inner.length - group.length) * (len(inner.prompts()) - 1) >= worth
+            assert (inner.length - group.length) * (len(prompts_of(inner)) - 1) >= worth
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,7 +15,6 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoint_io import LINE_LENGTH, keep_previous, write_checkpoint
 from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point, read_checkpoint
-from faithkit.training.trainer import resume_point
 from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same
 
 
@@ -81,7 +80,7 @@ def test_missing_parts_are_named(missing: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     write_checkpoint(run.last, {name: value for name, value in example_checkpoint().items() if name != missing})
     with pytest.raises(UserError, match="no weights" if missing == "state_dict" else missing):
-        resume_point(run)
+        find_resume_point(run)
 
 
 def save(run: RunFolder, step: int) -> None:
@@ -93,28 +92,28 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = RunFolder(tmp_path)
-    assert resume_point(run) is None
+    assert find_resume_point(run) is None
     for step in (1, 2, 3):
         save(run, step)
     assert find_resume_point(run) == (run.last, 3, None)
     run.last.write_bytes(run.last.read_bytes()[:300])
     with caplog.at_level(logging.INFO, "faithkit"):
         logging.getLogger("faithkit").propagate = True
-        point = resume_point(run)
+        point = find_resume_point(run)
         assert point is not None and point[:2] == (run.previous, 2)
     assert "last.ckpt: the checkpoint is cut short or damaged" in caplog.text and "step 2" in caplog.text
     run.last.unlink()
     assert find_resume_point(run) == (run.previous, 2, "it is missing")
     run.previous.write_bytes(b"")
     with pytest.raises(UserError, match="damaged"):
-        resume_point(run)
+        find_resume_point(run)
 
 
 def test_a_damaged_best_checkpoint_stops_a_resume_at_once(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     save(run, 1)
     run.best.write_bytes(b"")
-    for use in (resume_point, best_weights):
+    for use in (find_resume_point, best_weights):
         with pytest.raises(UserError, match="damaged") as caught:
             use(run)
         assert caught.value.place == str(run.best) and caught.value.hint

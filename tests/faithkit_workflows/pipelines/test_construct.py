@@ -224,10 +224,7 @@ def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
     assert not served.asked and not (tmp_path / "run").exists()
     assert [
         printed.count(f"--- {name}, prompt {i} of") for name in (f"sample-{OTHER}", "annotate") for i in (1, 3, 4)
-    ] == [
-        *(1, 1, 0),
-        *(1, 1, 0),
-    ]
+    ] == [*(1, 1, 0), *(1, 1, 0)]
     assert f"(what {WRITER} replies)" in printed and "dollars" in printed and "0.0" in printed
 
 

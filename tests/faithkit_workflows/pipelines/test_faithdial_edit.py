@@ -40,11 +40,7 @@ from tests.tiny import write_critic
 
 MODEL, SHEET = "editor", "proposals.csv"
 LAKE = "The lake of Orvel is ninety metres deep and lies on a plateau in the north."
-FIRST = (
-    LAKE,
-    "I swim there every summer!",
-    "I cannot answer this, as I am a program, but its depth is ninety metres.",
-)
+FIRST = (LAKE, "I swim there every summer!", "I cannot answer this, as I am a program, but its depth is ninety metres.")
 SECOND = ("I'm sorry, I cannot help with that.", "...", "Es ist ein See und er ist sehr tief und im Norden.")
 TURNS: list[dict[str, Any]] = [
     {

@@ -14,10 +14,7 @@ from tests.faithkit_workflows.pipelines.serving import construct_here, manifest,
 from tests.running import ROOT
 from tests.vllm_python import VLLM_PYTHON, needs_vllm
 
-SMALL = (
-    *("engine=transformers", "engine.model=smollm2-135m", "limit=3"),
-    "pipeline.max_new_tokens=40",
-)
+SMALL = (*("engine=transformers", "engine.model=smollm2-135m", "limit=3"), "pipeline.max_new_tokens=40")
 ROWS = "pipeline.embedded_rows={train: 30, test: 30}"
 
 

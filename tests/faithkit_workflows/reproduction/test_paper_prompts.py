@@ -76,11 +76,11 @@ def test_verdicts_name_the_prompt_and_compare_only_the_papers(tmp_path: Path, pr
     cells = [Cell(row="r", column="c", published=10.0, digits=1, result=one) for one in (ours, chance)]
     table = Table(name="t", title="T", published="diahalu_counts", cells=tuple(cells), steps=(ASKED,))
     found = compare_table(table, Place(scale=PAPER, out=tmp_path / "out"), {})
-    assert [one.verdict for one in found] == [NOT_COMPARABLE, WITHIN] and found[0].to_dict()["prompts"] == "our prompt"
+    assert [one.verdict for one in found] == [NOT_COMPARABLE, WITHIN] and found[0].prompts == "our prompt"
     assert "our prompt in place of the paper's" in str(build_comparison_table(table, found, "").caption)
     found = compare_table(table, Place(scale=PAPER, out=tmp_path / "out", prompts=prompts), {})
-    assert [one.verdict for one in found] == [WITHIN, WITHIN] and found[1].to_dict()["prompts"] is None
-    named = str(found[0].to_dict()["prompts"])
+    assert [one.verdict for one in found] == [WITHIN, WITHIN] and found[1].prompts == ""
+    named = found[0].prompts
     assert named.startswith("diahalu/verdict.txt ") and len(named.split()[1]) == 12
     assert f"prompts: {named}" in str(build_comparison_table(table, found, "").caption)
 

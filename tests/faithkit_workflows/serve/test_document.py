@@ -16,7 +16,7 @@ from tests.faithkit_workflows.serve.running_server import RunningServer, run_ser
 
 pytestmark = pytest.mark.xdist_group("serve-document")
 # Bodies with rules that JSON Schema cannot state: lines of JSON, two lists of one length, the role of the last message.
-WITH_RULES = ("/v1/check/stream", "/v1/score", "/v1/chat/completions", "/v1/jobs")
+WITH_RULES = ("/v1/check/stream", "/score", "/v1/score", "/v1/chat/completions", "/v1/jobs")
 ACCEPTANCE = [positive_data_acceptance]
 
 

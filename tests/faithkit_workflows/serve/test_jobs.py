@@ -4,6 +4,8 @@ import csv
 import io
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from faithkit.files.run_lock import is_locked
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
-from tests.running import run
+from tests.running import ROOT, run
 
 pytestmark = pytest.mark.xdist_group("serve-routes")
 
@@ -97,3 +99,23 @@ def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Pat
         assert server.reply(f"/v1/jobs/{first['id']}")[2]["state"] == "done"
         assert server.reply(f"/v1/jobs/{second['id']}")[2]["error"]["code"] == "unknown_job"
         assert server.reply("/health/ready")[0] == 200
+
+
+def test_a_job_counts_in_the_rate_and_belongs_to_its_key(default_file: Path, tmp_path: Path) -> None:
+    write = [sys.executable, "-m", "faithkit_workflows.serve.keys", str(tmp_path / "keys.txt")]
+    keys = [subprocess.run([*write, name], cwd=ROOT, capture_output=True, text=True).stdout for name in ("ann", "bob")]
+    ann, bob = ({"Authorization": f"Bearer {key.strip()}"} for key in keys)
+    with run_server(
+        f"checkpoint='default:{default_file}'",
+        f"jobs_dir={tmp_path / 'jobs'}",
+        f"keys_path={tmp_path / 'keys.txt'}",
+        "rows_per_minute=10",
+    ) as server:
+        server.wait_until_ready()
+        status, _, job = server.reply("/v1/jobs", make_table(8), Content_Type="text/csv", **ann)
+        assert status == 202 and "client" not in job
+        refused = server.reply("/v1/jobs", make_table(8), Content_Type="text/csv", **ann)
+        assert refused[2]["error"]["code"] == "rate_limited"
+        assert len(list((tmp_path / "jobs").glob("*/job.json"))) == 1
+        assert server.reply(f"/v1/jobs/{job['id']}", **bob)[2]["error"]["code"] == "unknown_job"
+        assert server.reply(f"/v1/jobs/{job['id']}", **ann)[2]["id"] == job["id"]

@@ -3,10 +3,13 @@
 import asyncio
 import gzip
 import json
+import resource
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +22,7 @@ from faithkit_workflows.serve.problems import STATUSES
 from faithkit_workflows.serve.schemas import CheckOne, CheckResult
 from faithkit_workflows.serve.server import HEADER_SECONDS
 from faithkit_workflows.serve.streaming import judge_sentences
-from tests.faithkit_workflows.serve.running_server import ROW, RunningServer
+from tests.faithkit_workflows.serve.running_server import ROW, RunningServer, run_server
 
 pytestmark = pytest.mark.xdist_group("serve-limits")
 CHECK = "/v1/check"
@@ -56,6 +59,9 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         (CHECK, {**ROW, "threshold": True}, "invalid_request", "threshold"),
         (CHECK, {**ROW, "stream": "yes"}, "invalid_request", "stream"),
         (CHECK, {**ROW, "knowledge": []}, "invalid_request", "knowledge"),
+        (CHECK, {**ROW, "response": "It lasts. " * 6_000}, "row_too_large", "response"),
+        (CHECK, {"rows": [ROW, {**ROW, "response": "It lasts. " * 6_000}]}, "row_too_large", "rows.1.response"),
+        ("/v1/score", {"text_1": 5, "text_2": "It lasts."}, "invalid_request", "text_1"),
         (CHECK, {**ROW, "knowledge": ["a", {"id": "b"}]}, "invalid_request", "knowledge.1.text"),
         (CHECK, {"rows": [ROW, {**ROW, "history": [{"speaker": "user"}]}]}, "invalid_request", "rows.1.history.0.text"),
         (CHECK, {"rows": []}, "invalid_request", "rows"),
@@ -121,7 +127,7 @@ def test_a_stream_of_single_letters_is_divided_in_linear_work(monkeypatch: pytes
         return sentence_places(text)
 
     class Judge:
-        settings = SimpleNamespace(max_row_characters=100_000)
+        settings = SimpleNamespace(max_response_characters=100_000)
 
         async def check(self, rows: Any, *_: Any, **__: Any) -> Any:
             verdict = CheckResult(label="faithful", verdict="faithful", probability=0.1, threshold=0.5, spans=[])
@@ -202,3 +208,18 @@ def test_a_client_that_leaves_takes_its_rows_with_it(server: RunningServer) -> N
     while "faithkit_requests_in_flight 1.0" not in server.reply("/metrics")[2].decode():  # the one that asks
         assert time.monotonic() < end
     assert server.reply(CHECK, ROW)[0] == 200
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+def test_idle_connections_without_descriptors_are_logged_once(default_file: Path) -> None:
+    with run_server(f"checkpoint='default:{default_file}'") as server:
+        server.wait_until_ready()
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (60, 60))
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(150)]
+        server.wait_for("out of system resource")
+        time.sleep(3)
+        for one in idle:
+            one.close()
+        server.wait_until_ready()
+        assert server.reply(CHECK, ROW)[0] == 200
+        assert server.log.read_text().count("out of system resource") <= 2

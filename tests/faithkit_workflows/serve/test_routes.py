@@ -1,6 +1,8 @@
 """The routes of a running server: verdicts equal those of `score`, and other services' clients get their forms."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -158,3 +160,50 @@ def test_a_long_context_does_not_delay_short_requests(server: RunningServer) -> 
             answered_before += not done.is_set()
         assert [one.result(PATIENCE) for one in running] == [200] * 3
     assert answered_before
+
+
+def test_repeated_passages_count_once_everywhere(server: RunningServer, default_file: Path, tmp_path: Path) -> None:
+    from faithkit import check
+
+    passages, checkpoint = [CONTEXT, "Hello there.", CONTEXT], f"default:{default_file}"
+    response, question = str(ROW["response"]), str(ROW["question"])
+    once, twice = (
+        server.reply("/v1/check", {**ROW, "knowledge": given})[2]["probability"] for given in (passages[:2], passages)
+    )
+    found = check(context=passages, answer=response, question=question, by=checkpoint)
+
+    def faithkit(*arguments: str) -> str:
+        line = [sys.executable, "-m", "faithkit", *arguments]
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    row = {"context": passages, "answer": response, "question": question}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    faithkit("score", str(tmp_path / "rows.jsonl"), f"checkpoint='{checkpoint}'", f"run_dir={tmp_path / 'scored'}")
+    (line,) = (tmp_path / "scored" / "predictions" / "rows.jsonl").read_text().splitlines()
+    for place, text in enumerate(passages):
+        (tmp_path / f"{place}.txt").write_text(text)
+    contexts = [part for place in range(3) for part in ("--context", str(tmp_path / f"{place}.txt"))]
+    checked = json.loads(
+        faithkit("check", *contexts, "--question", question, "--checkpoint", checkpoint, "--json", response)
+    )
+    assert {once, twice, found.probability, json.loads(line)["score"], checked["probability"]} == {once}
+
+
+def test_a_model_is_found_by_its_name(server: RunningServer) -> None:
+    assert server.reply("/v1/models/tiny")[2]["id"] == "tiny"
+    assert server.reply("/v1/models/none")[2]["error"]["code"] == "unknown_model"
+    assert server.reply("/health/live", Host="LOCALHOST")[0] == 200
+
+
+def test_vllms_other_names_and_openais_usage_are_known(server: RunningServer) -> None:
+    pair = {"queries": CONTEXT, "documents": [ROW["response"]]}
+    named = {"text_1": CONTEXT, "text_2": [ROW["response"]]}
+    scores = [server.reply(path, body)[2]["data"] for path, body in (("/score", pair), ("/v1/score", named))]
+    assert scores[0] == scores[1]
+    messages = [{"role": "system", "content": CONTEXT}, {"role": "assistant", "content": ROW["response"]}]
+    body = {"messages": messages, "stream": True, "stream_options": {"include_usage": True}}
+    lines = server.reply("/v1/chat/completions", body)[2].decode().split("\n\n")
+    *_, usage, end, _ = lines
+    assert json.loads(usage.removeprefix("data: "))["usage"]["total_tokens"] == 0 and end == "data: [DONE]"

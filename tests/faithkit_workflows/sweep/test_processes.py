@@ -85,10 +85,7 @@ def test_a_signal_ends_the_job_in_good_order_and_the_sweep_goes_on_in_its_folder
     folder = tmp_path / "sweep"
     long = [option for option in options_of(tiny_bert, folder) if "num_epochs" not in option]
     started = subprocess.Popen(
-        command("train.py", "-m", *long, "model.num_epochs=400"),
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
+        command("train.py", "-m", *long, "model.num_epochs=400"), cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
     log = folder / "lr-0.001" / "csv" / "metrics.csv"
     until = time.monotonic() + 200
