@@ -2,7 +2,8 @@
 
 The files are part of the package, data_modules/everyday_answers/ (README.md there is the datasheet): JSON lines with
 id, group, style, knowledge, question, response, label, error, spans and method. Each file is of another author, and no
-author is in two splits: train is fitting, fitting_2, other_forms and values, validation is development, test is test.
+author is in two splits: train is fitting, fitting_2, other_forms and values, validation is development,
+test and test_2 are the files of these names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,10 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 FOLDER = Path(__file__).parents[1] / "everyday_answers"
 TRAIN, VALIDATION = ("fitting", "fitting_2", "other_forms", "values"), "development"
-FILES = {"train": [f"{name}.jsonl" for name in TRAIN], "validation": [f"{VALIDATION}.jsonl"], "test": ["test.jsonl"]}
+TESTS = ("test", "test_2")
+FILES = {"train": [f"{name}.jsonl" for name in TRAIN], "validation": [f"{VALIDATION}.jsonl"]} | {
+    name: [f"{name}.jsonl"] for name in TESTS
+}
 LAYOUT = {"everyday answers": ("id", "group", "style", "knowledge", "response", "label", "error", "spans")}
 ERRORS = ("number", "unit", "date", "entity", "role", "negation", "contradiction", "addition")
 
