@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from critic.runtime.onnx_export import PAIRS, write_graph
+from critic.onnx_export import PAIRS, write_graph
 from critic.runtime.onnx_model import ONNX
-from critic.sequence.evidence import EVIDENCE
 from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.settings import Settings as TaggerSettings
-from critic.weights import HEAD, find_head, rescale_head
+from critic.weights import EVIDENCE, HEAD, find_head, rescale_head
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder

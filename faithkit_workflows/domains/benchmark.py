@@ -22,7 +22,7 @@ from faithkit.reports.write_reports import EvaluationResult, ReportOptions, writ
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
-from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.benchmarks.configured import load_configured
 from faithkit_workflows.domains.baselines import DomainBaselines, Features, measure_response_only
 from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
 from faithkit_workflows.domains.report import DomainTest, report_domains
