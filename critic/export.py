@@ -29,7 +29,7 @@ from faithkit.files.model_folder import (
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
 from faithkit.records import HALLUCINATED
-from faithkit.weights.export import TOLERANCE, Card, Report, export_folder, trained_model
+from faithkit.training.export import TOLERANCE, Card, Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 

@@ -49,7 +49,7 @@ from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
 from data_modules.encoding.window_choice import rank_parts
-from faithkit.training.batch_planning import plan_batches
+from faithkit.batch_planning import plan_batches
 from faithkit.training.checkpoints import is_in_shards
 
 EMPTY_RESPONSE, EMPTY_KNOWLEDGE = 1.0, 0.0

@@ -140,6 +140,7 @@ def train(stage: "Stage") -> None:
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to, process_rank
     from faithkit.hardware import describe
+    from faithkit.provenance.used_model import seen_before
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
@@ -149,7 +150,6 @@ def train(stage: "Stage") -> None:
     from faithkit.training.task import FinishedTraining, finish_training
     from faithkit.training.trainer import FSDP, build_trainer, seed_and_threads
     from faithkit.weights.load import empty_models
-    from faithkit.weights.used_model import seen_before
 
     run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]

@@ -32,6 +32,7 @@ from faithkit.metrics.classification import score_validation
 from faithkit.packing import use_packed_attention
 from faithkit.provenance.row_keys import group_hash
 from faithkit.provenance.seen_rows import read_seen
+from faithkit.provenance.used_model import describe_model
 from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
@@ -56,7 +57,6 @@ from faithkit.weights.load import (
     override,
 )
 from faithkit.weights.resolve import loading, resolve
-from faithkit.weights.used_model import describe_model
 from judge.asking import ASKINGS, target_text
 from judge.judge import Judge
 from judge.options import VERDICT, AskOptions, JudgeOptions

@@ -26,10 +26,10 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.batch_planning import plan_batches
 from faithkit.hardware import best_precision, keep_freed_memory
 from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.packing import use_packed_attention
-from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import run_model, token_losses
 from faithkit.training.t5_layers import speed_up
 from faithkit.weights.resolve import resolve

@@ -16,8 +16,8 @@ from critic.runtime.answer_layers import answer_stretches, fill_inputs, places_b
 from critic.weights import first_position
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.span_encoder import SpanEncoder
+from faithkit.batch_planning import plan_batches
 from faithkit.packing import Packing
-from faithkit.training.batch_planning import plan_batches
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:

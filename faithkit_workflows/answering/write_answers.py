@@ -24,9 +24,9 @@ from faithkit.hardware import return_freed_memory
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
+from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
-from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.strategies import Answerer
 from faithkit_workflows.detectors.loading import LoadedDetector
 

@@ -26,6 +26,7 @@ from critic.sequence.scorer import Critic
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize
+from faithkit.batch_planning import plan_batches
 from faithkit.calibration.thresholds import apply_temperature, logit
 from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
@@ -33,7 +34,6 @@ from faithkit.files.model_folder import SIDECAR
 from faithkit.hardware import to_bf16, wants_bf16
 from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.metrics.responses.pretrained import load_pretrained
-from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import fetch_folder, loading
 from faithkit.words import best_sentences

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from faithkit.batch_planning import plan_batches
 from faithkit.errors import UserError
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
-from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.resolve import resolve
 from faithkit.words import apostrophe_words
 
