@@ -32,8 +32,8 @@ from data_modules.pinned_shards import PinnedShard, first_rows, pin_shards
 from data_modules.reading.dataset import Source, content_hash
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.shards import some_names
-from faithkit.batch_planning import plan_batches
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
 

@@ -137,9 +137,9 @@ def train(stage: "Stage") -> None:
     import_lightning()
     from data_modules.build import build_data
     from faithkit.environment import environment
+    from faithkit.fast.hardware import describe
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to, process_rank
-    from faithkit.hardware import describe
     from faithkit.provenance.used_model import seen_before
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL

@@ -19,8 +19,8 @@ from critic.runtime.precision import apply_precision, calibration_pairs, check_p
 from critic.sequence.pair_odds import default_batch_tokens
 from data_modules.encoding.tokens import tokenize
 from faithkit import arguments
-from faithkit.batch_planning import plan_batches
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.packages import needs_package
 from faithkit.published.known_detectors import (
     BY_SENTENCES,

@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
+from faithkit.fast.packing import use_packed_attention
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.packing import use_packed_attention
 from faithkit.provenance.used_model import describe_model
 from faithkit.records import Example
 from faithkit.training.checkpoints import read_checkpoint

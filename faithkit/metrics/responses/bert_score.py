@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import ModuleList
 from torch.nn.utils.rnn import pad_sequence
 
-from faithkit.batch_planning import plan_batches
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.statistics.spread import Values
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from faithkit.batch_planning import plan_batches
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.weights.resolve import resolve
 from faithkit.words import apostrophe_words
