@@ -11,8 +11,8 @@ import torch
 from critic.auxiliary_losses import TokenHead, unit_vectors
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
+from faithkit.fast.sequence_attention import replace_dropout
 from faithkit.records import LABELS
-from faithkit.sequence_attention import replace_dropout
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.module import TrainingModule, is_head
 from faithkit.training.training_options import OptimizerOptions

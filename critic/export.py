@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from critic.runtime.onnx_export import PAIRS, write_graph
+from critic.onnx_export import PAIRS, write_graph
 from critic.runtime.onnx_model import ONNX
-from critic.sequence.evidence import EVIDENCE
 from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.settings import Settings as TaggerSettings
-from critic.weights import HEAD, find_head, rescale_head
+from critic.weights import EVIDENCE, HEAD, find_head, rescale_head
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
@@ -30,7 +29,7 @@ from faithkit.files.model_folder import (
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
 from faithkit.records import HALLUCINATED
-from faithkit.weights.export import TOLERANCE, Card, Report, export_folder, trained_model
+from faithkit.training.export import TOLERANCE, Card, Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 

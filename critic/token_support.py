@@ -42,14 +42,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from critic.runtime.last_layer import reads_first_token, without_last_layer
 from critic.runtime.model_inputs import pad_inputs
 from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
 from data_modules.encoding.window_choice import rank_parts
-from faithkit.training.batch_planning import plan_batches
+from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast.last_layer import reads_first_token, without_last_layer
 from faithkit.training.checkpoints import is_in_shards
 
 EMPTY_RESPONSE, EMPTY_KNOWLEDGE = 1.0, 0.0

@@ -17,6 +17,7 @@ NLI_LABELS = {"entail", "neutra", "contra"}  # first six letters; of an NLI mode
 Line = Annotated[Weights, Sizes((0, 2))]  # a slope and a bias, or nothing
 DECODERS = ("ForCausalLM", "LMHeadModel")  # ends of the names of language models' classes
 SEQ2SEQ = "ForConditionalGeneration"  # its encoder can tag tokens; its classifier reads the decoder
+EVIDENCE = "evidence_weights"  # the key in faithkit.json of the weights of evidence
 HEAD = "head"  # the key in faithkit.json of the calibration that the head contains: slope and bias
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 

@@ -33,9 +33,9 @@ from data_modules.reading.dataset import Source, content_hash
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.shards import some_names
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
-from faithkit.training.batch_planning import plan_batches
 
 KEYS = 16_384  # records per call of `row_keys`
 FINE = 16  # steps of a token: lengths get a jitter of less than one to four tokens, in whole numbers

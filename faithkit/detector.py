@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from faithkit.errors import UserError
 from faithkit.plugins import DETECTORS as ENTRY_POINTS
 from faithkit.plugins import load_object, load_plugins, object_name
+from faithkit.published.known_detectors import known_detectors
 from faithkit.records import Example, Prediction
-from faithkit.weights.known_detectors import known_detectors
 
 if TYPE_CHECKING:  # numpy is imported later
     from numpy.typing import NDArray

@@ -51,11 +51,11 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from rich.text import Text
 
     from data_modules.build import read_generation_inputs
-    from faithkit.hardware import describe_runner
+    from faithkit.fast.hardware import describe_runner
     from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
+    from faithkit.provenance.used_model import describe_model
     from faithkit.reports.report import Provenance, Report, leaks_table
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_generation, write_reports
-    from faithkit.weights.used_model import describe_model
     from faithkit_workflows.answering.strategies import choose_run_engine, load_answerer
     from faithkit_workflows.answering.write_answers import write_with_origin
     from faithkit_workflows.detectors.loading import describe_helpers

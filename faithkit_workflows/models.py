@@ -14,8 +14,8 @@ from typing import Any
 
 from faithkit.cli import run_command
 from faithkit.errors import UserError, choice_hint
+from faithkit.published.known_detectors import LANGUAGE_MODELS, KnownDetector, known_detectors
 from faithkit.settings.config_files import CONFIGS, choices_of
-from faithkit.weights.known_detectors import LANGUAGE_MODELS, KnownDetector, known_detectors
 from faithkit.weights.local import LOCAL, known_models
 
 WIDTH = 80

@@ -91,7 +91,7 @@ def run() -> None:
     """Runs the command line; `list` stands for `table=list`."""
     if sys.argv[1:2] == ["list"]:
         sys.argv[1] = "table=list"
-    run_script(main, "reproduce", __doc__ or "", GROUPS, "faithkit_workflows.settings.reporting:ReproduceSettings")
+    run_script(main, "reproduce", __doc__ or "", GROUPS, "faithkit_workflows.reproduction.settings:ReproduceSettings")
 
 
 if __name__ == "__main__":

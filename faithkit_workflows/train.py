@@ -39,7 +39,6 @@ MAY_CHANGE = (
     "checkpoints",
 )
 log = logging.getLogger("faithkit")
-UNUSED = ("transformers", "matplotlib", "scipy")  # by torchmetrics
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
 
 
@@ -97,49 +96,14 @@ def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":
     return build(config["model"]["task"], model=model)
 
 
-def import_lightning() -> None:
-    """Imports torchmetrics, which Lightning needs, without the packages of metrics that no training here uses.
-
-    It imports models of transformers, matplotlib and scipy where they are installed, and works without them.
-    """
-    import sys
-
-    from lightning_utilities.core import imports
-
-    from faithkit.weights.load import import_transformers
-
-    import_transformers()
-    if "torchmetrics" in sys.modules:
-        return
-    found: dict[str, Any] = {
-        "package_available": imports.package_available,
-        "RequirementCache": imports.RequirementCache,
-    }
-
-    class Requirement(imports.RequirementCache):
-        def _check_available(self) -> None:
-            if (self.requirement or "").startswith(UNUSED):
-                self.available, self.message = False, "left out by faithkit"
-            super()._check_available()
-
-    vars(imports).update(
-        package_available=lambda name: not name.startswith(UNUSED) and found["package_available"](name),
-        RequirementCache=Requirement,
-    )
-    try:
-        import torchmetrics  # noqa: F401
-    finally:
-        vars(imports).update(found)
-
-
 def train(stage: "Stage") -> None:
     """Reads the data, trains, tests and reports one stage."""
-    import_lightning()
     from data_modules.build import build_data
     from faithkit.environment import environment
+    from faithkit.fast.hardware import describe
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to, process_rank
-    from faithkit.hardware import describe
+    from faithkit.provenance.used_model import seen_before
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
@@ -149,7 +113,6 @@ def train(stage: "Stage") -> None:
     from faithkit.training.task import FinishedTraining, finish_training
     from faithkit.training.trainer import FSDP, build_trainer, seed_and_threads
     from faithkit.weights.load import empty_models
-    from faithkit.weights.used_model import seen_before
 
     run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]

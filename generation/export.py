@@ -11,8 +11,8 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder
+from faithkit.training.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.training.language_model import run_model
-from faithkit.weights.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from generation.control import control_tokens

@@ -19,17 +19,17 @@ from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, ad
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.packing import use_packed_attention
+from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast.packing import use_packed_attention
+from faithkit.fast.sequence_attention import replace_dropout
+from faithkit.fast.t5_layers import speed_up
 from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
-from faithkit.sequence_attention import replace_dropout
-from faithkit.training.batch_planning import plan_batches
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
 from faithkit.training.module import RowMetric, TrainingModule
-from faithkit.training.t5_layers import speed_up
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading

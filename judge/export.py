@@ -10,8 +10,8 @@ from faithkit.files.model_folder import Sidecar, is_adapter, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.messages import MessageTokens
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
+from faithkit.training.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
-from faithkit.weights.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 from judge.settings import Settings

@@ -22,6 +22,7 @@ from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError, shorten
+from faithkit.fast.packing import use_packed_attention
 from faithkit.files.model_folder import read_sidecar, write_sealed
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Prompt
@@ -29,9 +30,9 @@ from faithkit.inference.local_text import LocalTextEngine
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.metrics.classification import score_validation
-from faithkit.packing import use_packed_attention
 from faithkit.provenance.row_keys import group_hash
 from faithkit.provenance.seen_rows import read_seen
+from faithkit.provenance.used_model import describe_model
 from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
@@ -56,7 +57,6 @@ from faithkit.weights.load import (
     override,
 )
 from faithkit.weights.resolve import loading, resolve
-from faithkit.weights.used_model import describe_model
 from judge.asking import ASKINGS, target_text
 from judge.judge import Judge
 from judge.options import VERDICT, AskOptions, JudgeOptions
@@ -182,7 +182,7 @@ class JudgementEncoder(Encoder):
     Args:
         ask: The kind of reply.
         max_length: Tokens of both; the oldest turns are removed if they do not fit, knowledge and response never.
-        packed: Packs sequences without padding (`faithkit.packing`).
+        packed: Packs sequences without padding (`faithkit.fast.packing`).
         share_beginnings: Batches rows with the same knowledge and history together, and encodes this prefix once.
     """
 

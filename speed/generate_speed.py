@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import GenerationConfig
 
-from faithkit.hardware import place_model
+from faithkit.fast.hardware import place_model
 from faithkit.inference.decoding import Decoding, Engine, Prompt
 from faithkit.inference.text import LocalOptions
 from faithkit.inference.transformers_engine import TransformersEngine

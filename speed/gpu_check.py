@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_dir
 
 from data_modules.encoding.causal import causal_batch
 from data_modules.encoding.ragged import Ragged
-from faithkit.packing import use_packed_attention
+from faithkit.fast.packing import use_packed_attention
 from faithkit.settings.config_files import CONFIGS
 from faithkit.training.language_model import run_model, token_losses
 from faithkit.training.module import build_optimizer, parameter_groups

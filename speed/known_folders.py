@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers as t
 
-from faithkit.weights.known_detectors import known_detectors
+from faithkit.published.known_detectors import known_detectors
 
 SPECIAL = {
     "roberta": ("<s>", "</s>", "<pad>", "<unk>"),

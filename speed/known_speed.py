@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from faithkit.published.known_detectors import CRITIC, LANGUAGE_MODELS, TAGGER, known_detectors
 from faithkit.records import Example, Turn, number_passages
-from faithkit.weights.known_detectors import CRITIC, LANGUAGE_MODELS, TAGGER, known_detectors
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
 from speed.measure import ROOT, BenchmarkParser, Ratio

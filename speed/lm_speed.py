@@ -26,12 +26,12 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.hardware import best_precision, keep_freed_memory
-from faithkit.linear_layers import speed_up_linear_layers
-from faithkit.packing import use_packed_attention
-from faithkit.training.batch_planning import plan_batches
+from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast.hardware import best_precision, keep_freed_memory
+from faithkit.fast.linear_layers import speed_up_linear_layers
+from faithkit.fast.packing import use_packed_attention
+from faithkit.fast.t5_layers import speed_up
 from faithkit.training.language_model import run_model, token_losses
-from faithkit.training.t5_layers import speed_up
 from faithkit.weights.resolve import resolve
 from generation.weights import load_generator
 from speed.measure import BenchmarkParser, alternate, rates, table, write_results

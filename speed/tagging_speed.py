@@ -22,7 +22,7 @@ from critic.tagger.calibration_features import widen_to_words
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.rows import ReadReport
-from faithkit.hardware import computes_in_bf16
+from faithkit.fast.hardware import computes_in_bf16
 from faithkit.records import Example
 from speed.gpu import gpu_name
 from speed.lettuce import (

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -42,24 +43,32 @@ def imported(path: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_run_one_way(path: Path) -> None:
-    if path == ROOT / "faithkit" / "__init__.py":
-        return  # the public face names what stands on the ground, and imports it when it is used
-    package = path.relative_to(ROOT).parts[0]
-    assert imported(path) & set(ALLOWED) <= ALLOWED[package] | {package}
+def test_a_package_imports_those_below_it_alone() -> None:
+    face = ROOT / "faithkit" / "__init__.py"  # names what lies above it, and imports it when it is used
+    for path in MODULES:
+        package = path.relative_to(ROOT).parts[0]
+        assert path == face or imported(path) & set(ALLOWED) <= ALLOWED[package] | {package}, path
 
 
-def test_there_are_no_cycles_also_of_imports_within_functions() -> None:
+def folder_of(path: Path) -> str:
+    """The folder of a file: the first two parts of its path; a file of a package's top counts by itself."""
+    package, *rest = path.relative_to(ROOT).parts
+    return f"{package}/{rest[0]}"
+
+
+@pytest.mark.parametrize("unit", [str, folder_of])
+def test_there_are_no_cycles_of_files_or_folders_also_of_imports_within_functions(unit: Callable[[Path], str]) -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES
     }
     graph: dict[str, set[str]] = {}
-    for name, path in modules.items():
+    for path in modules.values():
         nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
         targets = {(str(node.module), f"{node.module}.{alias.name}") for node in nodes for alias in node.names}
-        found = {member if member in modules else module for module, member in targets}
-        graph[name] = (found & set(modules)) - {name}
+        found = {member if member in modules else module for module, member in targets} & set(modules)
+        graph.setdefault(unit(path), set()).update(unit(modules[name]) for name in found)
+    for name, known in graph.items():
+        known.discard(name)
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 

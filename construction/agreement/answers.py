@@ -18,6 +18,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_numbered_jsonl
 
 MISSING = -1
+ANNOTATIONS = "annotations.jsonl"  # the answers of a run of pipeline=annotate
 NOMINAL, ORDINAL, SPANS = "nominal", "ordinal", "spans"
 HINT = '{"id": "1", "annotator": "ann", "answers": {"verdict": ["yes"]}}'
 
@@ -155,3 +156,9 @@ def _table(answered: Sequence[Answered], question: str, category: Any) -> Rating
     for one, name in zip(given, names, strict=True):
         values[places[one.item], annotators.index(one.annotator)] = categories.index(name)
     return Ratings(values, tuple(categories), tuple(groups[item] for item in items), tuple(annotators))
+
+
+def annotations_file(given: str) -> Path:
+    """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
+    path = Path(given).expanduser()
+    return path / ANNOTATIONS if path.is_dir() else path

@@ -20,10 +20,9 @@ from critic.sequence.pair_odds import default_batch_tokens
 from data_modules.encoding.tokens import tokenize
 from faithkit import arguments
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.packages import needs_package
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.training.batch_planning import plan_batches
-from faithkit.weights.known_detectors import (
+from faithkit.published.known_detectors import (
     BY_SENTENCES,
     EVEN,
     LINES,
@@ -35,6 +34,7 @@ from faithkit.weights.known_detectors import (
     KnownDetector,
     Windows,
 )
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.weights.local import LOCAL, fetch
 
 LINE_BREAK = "\n"

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.runtime.last_layer import first_token_only
 from critic.runtime.model_inputs import pad_inputs
 from faithkit.errors import UserError
-from faithkit.weights.known_detectors import ALIGNSCORE, CLASSIFIER, FIRST_TOKEN, T5_ENCODER, KnownDetector
+from faithkit.fast.last_layer import first_token_only
+from faithkit.published.known_detectors import ALIGNSCORE, CLASSIFIER, FIRST_TOKEN, T5_ENCODER, KnownDetector
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from critic.weights import first_position
 from data_modules.encoding.causal import padded_inputs
 from data_modules.encoding.ragged import Ragged
-from faithkit.packing import Packing, pack_rows
+from faithkit.fast.packing import Packing, pack_rows
 
 
 def to_inputs(batch: Mapping[str, NDArray[Any]], device: Any) -> dict[str, Tensor]:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS
+from critic.weights import EVIDENCE
+from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import hash_files
 from faithkit.files.model_folder import SIDECAR, read_stored, repair_hint
@@ -80,7 +81,7 @@ def check_graph_is_enough(stored: Mapping[str, Any], folder: Path) -> None:
     """Refuses a detector that reads hidden states, which the graph does not output."""
     thresholds = stored.get("thresholds")
     weights = thresholds.get(EVIDENCE) if isinstance(thresholds, dict) else None
-    if isinstance(weights, list) and len(weights) == len(TOKEN_WEIGHTS):
+    if isinstance(weights, list) and len(weights) > len(COLUMNS) + 2:  # besides the log-odds and the bias
         problem = "this critic uses the weakest tokens, which need hidden states that an ONNX graph lacks"
         raise UserError(problem, place=str(folder), hint="use precision=auto, or train with model.evidence=words")
     layout = stored.get("layout")

@@ -19,8 +19,8 @@ from critic.runtime.onnx_model import ONNX
 from data_modules.encoding.encoder import question_text
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
-from faithkit.hardware import X86, computes_in_bf16, to_bf16
-from faithkit.linear_layers import speed_up_linear_layers
+from faithkit.fast.hardware import X86, computes_in_bf16, to_bf16
+from faithkit.fast.linear_layers import speed_up_linear_layers
 from faithkit.settings.types import DETECTOR_PRECISIONS
 
 OUTLIERS = 0.03  # maximum fraction of a layer's inputs

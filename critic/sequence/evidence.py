@@ -38,7 +38,6 @@ from critic.logistic import Floats, fit_line
 from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
 from data_modules.encoding.pair_encoder import RUNS
 
-EVIDENCE = "evidence_weights"  # the key in faithkit.json
 WEIGHTS = ("own log-odds", *COLUMNS, "bias")
 TOKEN_WEIGHTS = (*WEIGHTS[:-1], RUNS, "evidence: weakest tokens", "bias")
 MIN_SPREAD = 1e-9

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from critic.auxiliary_losses import TokenHead, auxiliary_loss, overlap_targets
 from critic.encoder_module import EncoderModule
-from critic.runtime.last_layer import first_token_only, reads_first_token
 from critic.sequence.options import CriticOptions
 from critic.weights import first_position, load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.pair_encoder import RESPONSE
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
+from faithkit.fast.last_layer import first_token_only, reads_first_token
+from faithkit.fast.packing import allow_packed_attention, pack_rows
 from faithkit.metrics.classification import score_validation
-from faithkit.packing import allow_packed_attention, pack_rows
 from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 

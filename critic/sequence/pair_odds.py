@@ -13,8 +13,8 @@ from critic.logistic import linear
 from critic.runtime.model_inputs import pack_inputs, to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
-from faithkit.packing import HALVES, NAME_OF_BOTH
-from faithkit.training.batch_planning import plan_batches
+from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast.packing import HALVES, NAME_OF_BOTH
 
 PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together
 # Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.requests import SINGLE, History, Knowledge, Request, answer_call, example_chunks, stream_results
-from critic.runtime.last_layer import first_token_only, reads_first_token
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
 from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, default_batch_tokens, encode_ahead
@@ -26,7 +25,8 @@ from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
-from faithkit.packing import allow_packed_attention
+from faithkit.fast.last_layer import first_token_only, reads_first_token
+from faithkit.fast.packing import allow_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.

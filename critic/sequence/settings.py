@@ -4,8 +4,8 @@ import logging
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHT_NAMES
-from critic.weights import HEAD, Line
+from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHT_NAMES
+from critic.weights import EVIDENCE, HEAD, Line
 from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from faithkit.errors import UserError
+from faithkit.fast.linear_layers import missing_rows
 from faithkit.files.jsonl import read_strict_json
-from faithkit.linear_layers import missing_rows
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 FIRST, LAST = "[CLS]", "[SEP]"  # tokens around a text

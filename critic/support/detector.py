@@ -29,9 +29,9 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
+from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
 from faithkit.weights.resolve import loading
-from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
 NAME = "default"
 FILE = Path(__file__).with_name("default.json")

@@ -17,7 +17,7 @@ from critic.tagger.windows import answer_places, best_windows, log_odds, run_mod
 from critic.weights import load_classifier
 from data_modules.encoding.offsets import UNTYPED_TAG
 from faithkit.errors import UserError
-from faithkit.packing import use_packed_attention
+from faithkit.fast.packing import use_packed_attention
 from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 

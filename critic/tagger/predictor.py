@@ -22,7 +22,6 @@ from critic.requests import (
     request_of,
     stream_results,
 )
-from critic.runtime.answer_layers import keep_answers
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.tagger.calibration_features import Answers
@@ -36,7 +35,8 @@ from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
-from faithkit.packing import use_packed_attention
+from faithkit.fast.answer_layers import keep_answers
+from faithkit.fast.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.runtime.answer_layers import answer_stretches, fill_inputs, places_between
 from critic.weights import first_position
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.span_encoder import SpanEncoder
-from faithkit.packing import Packing
-from faithkit.training.batch_planning import plan_batches
+from faithkit.fast.answer_layers import answer_stretches, fill_inputs, places_between
+from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast.packing import Packing
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:

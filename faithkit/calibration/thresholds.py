@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from faithkit.calibration.threshold_aim import ARGMAX, parse_target_precision
 from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
-from faithkit.training.training_options import ARGMAX, parse_target_precision
 
 NUM_BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0

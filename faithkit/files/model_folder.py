@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_folder, dumps, hash_files, write_json
@@ -19,14 +19,18 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.settings.check import options
 from faithkit.words import VERSION as WORDS_VERSION
 
-if TYPE_CHECKING:  # numpy is imported later
-    from faithkit.provenance.seen_rows import SeenRows
-
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of a folder with only adapters
 MARK = "faithkit"  # the key of config.json that marks a folder with a sidecar
 Settings = TypeVar("Settings")
 log = logging.getLogger("faithkit")
+
+
+class FolderPart(Protocol):
+    """What writes a file of its kind into a folder, such as the rows that a model has seen."""
+
+    def write(self, folder: Path) -> None:
+        """Writes it."""
 
 
 @options()
@@ -48,7 +52,7 @@ class Sidecar:
     origin: dict[str, Any]
 
 
-def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
+def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: FolderPart | None = None) -> None:
     """Writes weights as safetensors, tokenizer, seen rows and sidecar, replacing an older folder in one step."""
 
     def fill(unfinished: Path) -> None:
@@ -58,7 +62,7 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, see
     write_sealed(folder, fill, sidecar, seen)
 
 
-def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
+def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, seen: FolderPart | None = None) -> None:
     """Writes a model folder: the files from `fill`, seen rows, and the sidecar with the hashes of all files."""
     from faithkit.environment import environment
 

@@ -4,24 +4,13 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
 from faithkit.files.atomic import disk_errors, make_folder
+from faithkit.settings.config_files import SCRIPTS
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # the folder that the first process of a run chose, for the others
-SWEEP_FILE = "sweep.json"  # in the folder of a sweep, whose runs have folders in it
-# Which script made a run, by a key of its configuration that no other script has.
-SCRIPTS = {
-    "pipeline": "construct",
-    "target": "audit",
-    "model": "train",
-    "benchmark": "evaluate",
-    "models": "compare",
-    "columns": "score",
-    "decoding": "generate",
-}
 # What a command leaves before it has produced anything: settings, log, refused rows, and the curves of no step.
 LEFTOVERS = (
     *("config.yaml", "rejects.jsonl", "csv", "tensorboard", "wandb", "wandb.json"),
@@ -97,11 +86,6 @@ class RunFolder:
                 if not any(part in LEFTOVERS or part.startswith(".") for part in parts) and path.stat().st_size:
                     return True
         return False
-
-
-def script_of(keys: Container[str], default: str = "train") -> str:
-    """Names the script that made a run, by the keys of its configuration."""
-    return next((script for key, script in SCRIPTS.items() if key in keys), default)
 
 
 def resume_hint(script: str, run: Path) -> str:

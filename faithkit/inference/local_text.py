@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from faithkit import arguments
-from faithkit.hardware import place_model
+from faithkit.fast.hardware import place_model
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import VLLM, Form, LocalOptions, Reply, Request, check_requests
@@ -22,8 +22,7 @@ from faithkit.weights.load import (
     load_model,
     load_tokenizer,
 )
-from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
-from faithkit.weights.used_model import describe_model
+from faithkit.weights.resolve import hash_weights, hub_adapters, is_hub_name, loading
 
 
 class LocalTextEngine:
@@ -114,9 +113,9 @@ def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngi
             engine, used = start_transformers(network, tokenizer, options)
     # The hashes of the weights: a folder with other weights is another model.
     template = hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:8]
-    identity = f"{options.engine} {used} {describe_model(source).weights or source} {template}"
+    identity = f"{options.engine} {used} {hash_weights(source) or source} {template}"
     if adapters:
-        identity = f"{identity} {describe_model(model).weights}"
+        identity = f"{identity} {hash_weights(model)}"
     return LocalTextEngine(engine, MessageTokens(tokenizer), window=window, identity=identity)
 
 

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 
-from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState
+from faithkit.fast.decoder_state import GROUPED, CausalState, Seq2SeqState
+from faithkit.fast.linear_layers import speed_up_linear_layers
+from faithkit.fast.t5_layers import MODELS
+from faithkit.fast.t5_state import T5State
 from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.t5_state import T5State
-from faithkit.linear_layers import speed_up_linear_layers
-from faithkit.training.t5_layers import MODELS
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
 # Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 from transformers import GenerationConfig
 
-from faithkit.inference.decoder_state import CausalState, pad_rows
+from faithkit.fast.decoder_state import CausalState, pad_rows
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.prefill import PromptReader
 

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from faithkit.errors import UserError
 from faithkit.files.atomic import dumps, hash_files, write_json
 from faithkit.files.jsonl import read_strict_json
+from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example
 from faithkit.settings.types import Block, NonNegativeInt, Text
-from faithkit.weights.used_model import UsedModel, describe_model
 
 HASH_BYTES = 16  # bytes of a hash
 NUM_SHOWN_DIGITS = 8  # characters of it that a reader sees

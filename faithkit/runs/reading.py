@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.run_folder import SWEEP_FILE, RunFolder
+from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import read_config
 from faithkit.runs.run import Curve, Run, script_of, state_of
+from faithkit.settings.config_files import SWEEP_FILE
 from faithkit.statistics.metric import Metric
 
 CURVES, STEP = "csv/metrics.csv", "step"

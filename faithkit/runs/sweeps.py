@@ -12,7 +12,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
-from faithkit.files.run_folder import SWEEP_FILE
+from faithkit.settings.config_files import SWEEP_FILE
 
 DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 

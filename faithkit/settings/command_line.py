@@ -18,9 +18,8 @@ from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
-from faithkit.files.run_folder import SWEEP_FILE, script_of
 from faithkit.settings.check import check_settings, find_problems
-from faithkit.settings.config_files import top_keys
+from faithkit.settings.config_files import SWEEP_FILE, script_of, top_keys
 from faithkit.settings.overrides import NO_CHOICE, compose_config, parse_overrides, repeated_keys, sweep_values
 
 MAX_CHECKED_JOBS = 100  # of a sweep, before its first job runs: about ten seconds

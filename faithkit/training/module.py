@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from faithkit.errors import UserError
-from faithkit.linear_layers import speed_up_linear_layers
+from faithkit.fast.linear_layers import speed_up_linear_layers
 from faithkit.training.training_options import OptimizerOptions
 
 RMS_NORMS = ("LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm")  # of transformers, all alike

@@ -25,11 +25,11 @@ from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
+from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports, detection_reports
 from faithkit.training.checkpoints import is_in_shards, load_best
-from faithkit.weights.used_model import UsedModel, describe_model
 
 log = logging.getLogger("faithkit")
 Data = TypeVar("Data")  # the DataModule, which this package does not import

@@ -1,34 +1,18 @@
-"""Hyperparameters of training as dataclasses, checked when they are built; the aims of a decision threshold.
+"""Hyperparameters of training as dataclasses, checked when they are built; the aim of a decision threshold.
 
 An aim is f1, macro_f1, argmax, or precision>=0.9 with any number.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
+from faithkit.calibration.threshold_aim import parse_target_precision
 from faithkit.errors import UserError
 from faithkit.settings.check import options
 from faithkit.settings.types import Hint, NonNegative, OneOf, OrNull, Positive, PositiveShare, Share
-
-ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
-
-
-def parse_target_precision(aim: str) -> float | None:
-    """Reads the precision that an aim asks for; None for the other aims.
-
-    Raises:
-        UserError: An unknown aim.
-    """
-    if aim in ("f1", "macro_f1", ARGMAX):
-        return None
-    match = re.fullmatch(r"precision\s*>=\s*(\d*\.?\d+)", aim.strip())
-    if not match or not 0 < float(match[1]) <= 1:
-        raise UserError(f"unknown aim {aim!r} for the threshold", hint="use f1, macro_f1, argmax or precision>=0.9")
-    return float(match[1])
 
 
 def _known_aim(value: str) -> str:

@@ -19,8 +19,7 @@ from faithkit.settings.check import check_value
 from faithkit.settings.types import ALL_LINEAR, MAX_ALPHA, Range, Rank, Text
 from faithkit.weights.load import REPAIR_HINT
 from faithkit.weights.local import LOCAL
-from faithkit.weights.resolve import loading, resolve
-from faithkit.weights.used_model import describe_model
+from faithkit.weights.resolve import hash_weights, loading, resolve
 
 NAME = "default"  # of an adapter, as in peft
 MAX_MODULES = 1000
@@ -237,7 +236,7 @@ def check_base(stored: AdapterFolder, source: str) -> None:
     Raises:
         UserError: They differ.
     """
-    found = describe_model(source).weights
+    found = hash_weights(source)
     if stored.base_weights is not None and found != stored.base_weights:
         problem = f"the weights of {shorten(stored.base)} have changed since these adapters were trained on them"
         hint = "restore the base's folder, or use the run's hf/ folder, in which they are merged"

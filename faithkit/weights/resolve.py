@@ -1,15 +1,18 @@
 """Resolves model names: a folder, a local name, or a hub name. Models are loaded within `loading`."""
 
+import hashlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, nearest, shorten
-from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder, find_folder
-from faithkit.weights.known_detectors import known_detectors
+from faithkit.files.atomic import hash_files
+from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder, find_folder, read_stored
+from faithkit.published.known_detectors import known_detectors
 from faithkit.weights.local import LOCAL, LOCAL_MODELS, fetch, known_models
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -235,3 +238,22 @@ def hub_in_reach() -> bool:
     except OSError:
         return False
     return True
+
+
+def hash_weights(path: str) -> str | None:
+    """Hashes the weights of a run, an hf/ folder or a hub name; None if they are not available."""
+    folder = fetch_folder(path)
+    if folder is not None and (stored := read_stored(folder)) is not None:
+        return hash_folder(folder, stored.get("hashes"))
+    config = hub_file(path) if folder is None else folder / CONFIG
+    return hash_folder(config.parent) if config else None
+
+
+def hash_folder(folder: Path, known: Any = None) -> str | None:
+    """Hashes the hashes of the weight files, which a sidecar contains."""
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if not names:
+        return None
+    is_known = isinstance(known, Mapping) and known.keys() >= set(names)
+    hashes = known if is_known else hash_files(folder, names)
+    return hashlib.sha256("\n".join(f"{name} {hashes[name]}" for name in names).encode()).hexdigest()[:32]

@@ -18,15 +18,15 @@ from tqdm.auto import tqdm
 from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
+from faithkit.fast.hardware import return_freed_memory
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.hardware import return_freed_memory
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
+from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
-from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.strategies import Answerer
 from faithkit_workflows.detectors.loading import LoadedDetector
 

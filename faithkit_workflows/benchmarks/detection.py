@@ -47,6 +47,7 @@ from faithkit_workflows.answering.write_answers import (
     write_answers,
     write_given,
 )
+from faithkit_workflows.benchmarks.configured import load_configured, prompt_examples, read_fitting, read_fitting_rows
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
 from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.corpus.corpus_rows import CorpusRows
@@ -59,7 +60,6 @@ from faithkit_workflows.detectors.cascade import (
     choose_band_by_budget,
     choose_band_by_precision,
 )
-from faithkit_workflows.detectors.configured import load_configured, prompt_examples, read_fitting, read_fitting_rows
 from faithkit_workflows.detectors.loading import (
     LoadedDetector,
     cascade_options,

@@ -34,7 +34,7 @@ from faithkit.reports.rates import Case, Turns, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
-from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.benchmarks.configured import load_configured
 from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
 from faithkit_workflows.detectors.loading import log_usage
 from judge.prompt import OPTIONAL_FIELDS

@@ -16,7 +16,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Predicti
 from faithkit.reports.judging_report import comparison_report, meta_report
 from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance
-from faithkit_workflows.detectors.configured import read_untested_rows
+from faithkit_workflows.benchmarks.configured import read_untested_rows
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_judge, load_asker
 from judge.options import VERDICT, AskOptions
 from judge.prompt import draw_shots, find_shots, shots_file

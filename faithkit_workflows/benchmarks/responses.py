@@ -20,10 +20,10 @@ from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit.metrics.responses.response_columns import PairedResponses
+from faithkit.provenance.used_model import describe_model
 from faithkit.reports.response_report import report_responses
 from faithkit.reports.write_reports import EvaluationResult
 from faithkit.scores.measures import add_measures
-from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.strategies import Answerer, OwnAnswer
 from faithkit_workflows.answering.write_answers import read_provenance, write_given, write_with_origin
 from faithkit_workflows.detectors.entailment import load_entailment

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faithkit.errors import UserError
-from faithkit.files.run_folder import SWEEP_FILE
 from faithkit.runs.listing import Chosen, chosen_of, tested
 from faithkit.runs.run import Run, State
 from faithkit.runs.sweeps import FAILED, SweepJob, SweepRecord, read_sweep
 from faithkit.scores.measures import kind_of
+from faithkit.settings.config_files import SWEEP_FILE
 from faithkit.statistics.metric import Metric, average_runs
 
 SEED = "seed"

@@ -29,11 +29,11 @@ from data_modules.encoding.tokens import single_template, tokenize
 from faithkit.calibration.thresholds import apply_temperature, logit
 from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast.hardware import to_bf16, wants_bf16
+from faithkit.fast.linear_layers import speed_up_linear_layers
 from faithkit.files.model_folder import SIDECAR
-from faithkit.hardware import to_bf16, wants_bf16
-from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.metrics.responses.pretrained import load_pretrained
-from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import fetch_folder, loading
 from faithkit.words import best_sentences

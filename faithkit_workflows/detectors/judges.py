@@ -20,8 +20,8 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.measure_responses import CRITIC, ResponseJudge
 from faithkit.provenance.seen_rows import find_leaks
+from faithkit.provenance.used_model import UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.loading import describe_detector, load_detector
 

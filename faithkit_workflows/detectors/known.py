@@ -1,4 +1,4 @@
-"""Loads detectors of others by name, as faithkit/weights/known_detectors.toml declares them."""
+"""Loads detectors of others by name, as faithkit/published/known_detectors.toml declares them."""
 
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -22,8 +22,8 @@ from faithkit.inference.local_text import load_local
 from faithkit.inference.prompts import FIELD
 from faithkit.inference.text import ASSISTANT, OPENAI, LocalOptions, Message, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, split_passages
-from faithkit.weights.known_detectors import (
+from faithkit.provenance.used_model import UsedModel
+from faithkit.published.known_detectors import (
     CRITIC,
     LANGUAGE_MODELS,
     SENTENCES,
@@ -32,9 +32,9 @@ from faithkit.weights.known_detectors import (
     KnownDetector,
     known_detectors,
 )
-from faithkit.weights.known_detectors import JUDGE as READS_JUDGE
-from faithkit.weights.resolve import hub_file, hub_in_reach
-from faithkit.weights.used_model import UsedModel, hash_folder
+from faithkit.published.known_detectors import JUDGE as READS_JUDGE
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, split_passages
+from faithkit.weights.resolve import hash_folder, hub_file, hub_in_reach
 from judge.judge import Judge
 from judge.options import AskOptions, PromptHeader
 from judge.prompt import PromptTemplate

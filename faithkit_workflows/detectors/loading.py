@@ -10,9 +10,9 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
+from faithkit.provenance.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit.records import Example
 from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
-from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit_workflows.settings.engines import CascadeOptions, is_detector_file, read_detector_file
 from judge.options import AskOptions
 
@@ -216,7 +216,7 @@ def with_threshold(
 
 def log_models(loaded: LoadedDetector) -> None:
     """Logs which models judge, their sizes, and the hardware that they run on."""
-    from faithkit.hardware import describe_runner
+    from faithkit.fast.hardware import describe_runner
 
     names = ", ".join(
         model.path if model.kind and kind_in_name(model.path) else f"{model.kind or 'external'} {model.path}"

@@ -16,13 +16,13 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.seen_rows import find_leaks
+from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, metrics_without_leaked
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.statistics.metric import Metric
-from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
-from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.benchmarks.configured import load_configured
 from faithkit_workflows.domains.baselines import DomainBaselines, Features, measure_response_only
 from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
 from faithkit_workflows.domains.report import DomainTest, report_domains

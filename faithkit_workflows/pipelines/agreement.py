@@ -3,13 +3,21 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from construction.agreement.answers import NOMINAL, ORDINAL, SPANS, labels_of, questions_of, ratings_of, read_answers
+from construction.agreement.answers import (
+    NOMINAL,
+    ORDINAL,
+    SPANS,
+    annotations_file,
+    labels_of,
+    questions_of,
+    ratings_of,
+    read_answers,
+)
 from construction.agreement.measures import evaluate_spans, marked_items, measure, pair_kappas
 from construction.agreement.significance import Compared, columns_of, compare_column, measure_shares
 from construction.annotation.annotation_questions import CHOICES
@@ -18,7 +26,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.statistics.bootstrap import ScoredMetrics
-from faithkit_workflows.pipelines.annotate import ANNOTATIONS, PROJECT
+from faithkit_workflows.pipelines.annotate import PROJECT
 
 OF_LABELS = {
     "agreement": "observed",
@@ -102,12 +110,6 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
             log.info("%s: Cohen's kappa of %d pairs of annotators from %.2f to %.2f", name, len(values), low, high)
     for note in dict.fromkeys(note for name in kinds for note in measured[name].notes):
         log.info("note: %s", note)
-
-
-def annotations_file(given: str) -> Path:
-    """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
-    path = Path(given).expanduser()
-    return path / ANNOTATIONS if path.is_dir() else path
 
 
 def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[str, str], of_label: str) -> Table:

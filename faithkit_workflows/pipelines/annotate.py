@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from construction.agreement.answers import ANNOTATIONS
 from construction.annotation.annotation_questions import CHOICES, Answers
 from construction.annotation.export import Annotation, ExportReport, read_export, to_line
 from construction.annotation.project import CONFIG, AnnotationRow, make_row, read_rows, write_project
@@ -43,7 +44,7 @@ from faithkit.statistics.spread import Values
 from faithkit_workflows.pipelines.run_chain import print_counts
 
 PROJECT, BENCHMARK = "project", "benchmark"
-ANNOTATIONS, PROBLEMS = "annotations.jsonl", "problems.jsonl"
+PROBLEMS = "problems.jsonl"
 DISAGREEMENTS, TO_DECIDE = "disagreements.jsonl", "to_decide.jsonl"
 GOLD, PREDICTIONS, NONE = "gold", "predictions", "none"
 log = logging.getLogger("faithkit")

@@ -48,12 +48,12 @@ class Detect(Work):
 
     def open(self) -> str:
         """Loads the detector; returns its weights, or the file that describes it."""
-        from faithkit.weights.used_model import describe_model
+        from faithkit.weights.resolve import hash_weights
         from faithkit_workflows.detectors.loading import load_detector
         from faithkit_workflows.settings.engines import is_detector_file
 
         self._detector = load_detector(self.path, precision=self.precision, batch_tokens=None, labels=self.labels)
-        weights = None if is_detector_file(self.path) else describe_model(self.path).weights
+        weights = None if is_detector_file(self.path) else hash_weights(self.path)
         return f"detector {weights or self.path}"
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:

@@ -274,7 +274,7 @@ class Agreement(Pipeline):
     num_resamples: types.Count
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        from faithkit_workflows.pipelines.agreement import annotations_file
+        from construction.agreement.answers import annotations_file
 
         yield from preflight.check_file("pipeline.annotations", str(annotations_file(self.annotations)))
 

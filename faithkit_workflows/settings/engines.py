@@ -16,10 +16,10 @@ from faithkit.inference.openai_server import check_client
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
 from faithkit.packages import missing
+from faithkit.published.known_detectors import LANGUAGE_MODELS, SENTENCES, known_detectors
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.targets import check_names
-from faithkit.weights.known_detectors import LANGUAGE_MODELS, SENTENCES, known_detectors
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS, TYPO, hub_file
 from faithkit_workflows.settings import preflight

@@ -1,22 +1,20 @@
-"""The keys of report.py, export.py, `faithkit audit`, `faithkit compare` and `faithkit reproduce`."""
+"""The keys of report.py, export.py, `faithkit audit` and `faithkit compare`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from faithkit.detector import CRITIC, DETECTORS, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
-from faithkit_workflows.reproduction.table_files import ALL, LIST, list_names
-from faithkit_workflows.reproduction.table_steps import check_prompts
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import Detection
 from faithkit_workflows.settings.prediction import Columns
-from faithkit_workflows.settings.preflight import read_kind, suggest_path
+from faithkit_workflows.settings.preflight import read_kind
 
 PLAIN, GRAPH, INT8_GRAPH, ONE_LOGIT = FORMATS = ("transformers", "onnx", "onnx_int8", "one_logit")
 
@@ -80,45 +78,6 @@ class ExportSettings(blocks.Script):
         if self.push_to is not None and not self.dry_run and not has_token():
             problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
             yield UserError(problem, hint="dry_run=true needs none")
-
-
-def _check_corpora(key: str, path: str) -> Iterator[UserError]:
-    if not Path(path).is_dir():
-        yield UserError("no such folder", place=path, hint=suggest_path(key, Path(path), "the folder of the corpora"))
-
-
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-class ReproduceEngine(types.Block):
-    """The block `engine` of faithkit reproduce."""
-
-    num_gpus: Annotated[types.Count | None, types.OrNull("for as many as the model's size needs")]
-    memory_fraction: types.PositiveShare | None
-    batch_size: types.Count | None
-
-
-class ReproduceSettings(blocks.Script):
-    """faithkit reproduce."""
-
-    scale: dict[str, Any]
-    trainer: blocks.Trainer | None = None
-    engine: ReproduceEngine
-    table: Annotated[Any, types.SomeOf((*list_names(), ALL, LIST)), BeforeValidator(_as_list)]
-    data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
-    prompts: Annotated[types.PathText | None, types.Preflight(check_prompts)]
-    out: types.PathText | None
-    report: blocks.OutputFile
-    hosted: types.Switch
-    dry_run: types.Switch
-    seed: types.Seed
-
-    def preflight(self, script: Any) -> Iterator[UserError]:
-        if not self.dry_run and LIST not in self.table:
-            yield from missing("faithkit train", "table")
-        if not self.dry_run and any(name == ALL or "figure" in name for name in self.table):
-            yield from missing("plots", "table")
 
 
 class AuditSettings(blocks.ExtensibleScript):

@@ -31,12 +31,12 @@ from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page import FACTS, AnswerSet, write_page
 from faithkit.pages.page_tables import add_fields, escape_terminal, format_percent, new_field_table
 from faithkit.provenance.row_keys import group_hash
+from faithkit.provenance.used_model import UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, split_passages
 from faithkit.reports.span_report import STYLES, color_spans, mark_spans
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
-from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.tables.shares import Share, ShareCounter
 
 MAX_ROWS = 5_000  # labelled rows that are kept to fit baselines and a threshold

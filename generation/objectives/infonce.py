@@ -2,7 +2,7 @@
 
 All candidate responses of a batch run through the model in one pass, with each context encoded once. An encoder-decoder
 decodes the candidates of a row as one sequence in which each attends only to itself. A causal model reads the context
-followed by the candidates, which branch off from it (`faithkit.packing`). The batches are those of
+followed by the candidates, which branch off from it (`faithkit.fast.packing`). The batches are those of
 `data_modules.encoding.candidate_encoder`.
 """
 
@@ -21,7 +21,7 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.packing import Packing
+from faithkit.fast.packing import Packing
 from faithkit.training.language_model import at_places, token_mean
 from generation.objectives.objective import Objective, Step
 from generation.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions

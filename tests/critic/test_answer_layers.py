@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from critic.runtime.answer_layers import answer_stretches, keep_answers
 from critic.tagger.windows import _answer_logits
-from faithkit.linear_layers import speed_up_linear_layers
-from faithkit.packing import use_packed_attention
-from tests.faithkit.test_packing import build
+from faithkit.fast.answer_layers import answer_stretches, keep_answers
+from faithkit.fast.linear_layers import speed_up_linear_layers
+from faithkit.fast.packing import use_packed_attention
+from tests.faithkit.fast.test_packing import build
 
 WINDOW = st.tuples(st.integers(0, 90), st.integers(0, 40), st.integers(1, 20))  # before, answer, after
 
@@ -41,7 +41,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[torch.nn.Module, torc
         torch.nn.init.normal_(weights, std=0.2)
     assert use_packed_attention(whole)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("faithkit.hardware.has_slow_mkl", lambda: bool(by_onednn))
+        patch.setattr("faithkit.fast.hardware.has_slow_mkl", lambda: bool(by_onednn))
         short = keep_answers(copy.deepcopy(whole))
         speed_up_linear_layers(short)
         yield whole, short

@@ -19,7 +19,7 @@ from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES, ScoreCalibr
 from faithkit.errors import UserError
 from faithkit.files.model_folder import Sidecar, read_stored, seal, write_folder
 from faithkit.records import Prediction
-from faithkit.weights.export import Card, model_card
+from faithkit.training.export import Card, model_card
 
 RANDOM = Random(0)
 WORDS = "the river is long and city old king plays music in it a".split()

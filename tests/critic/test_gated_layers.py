@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from critic.runtime.answer_layers import compute_gated
-from faithkit.linear_layers import OneDnnLinear
+from faithkit.fast.answer_layers import compute_gated
+from faithkit.fast.linear_layers import OneDnnLinear
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")

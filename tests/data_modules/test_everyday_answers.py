@@ -18,6 +18,7 @@ CONTEXTS = {  # prefix of the ids and number of contexts
     "fitting_2": ("fita", 75),
     "other_forms": ("fitc", 96),
     "values": ("val", 60),
+    "test_2": ("tst", 36),
 }
 WORDS = {"fitting_2": (50, 182), "other_forms": (42, 180)}  # of a context, where not 50 to 180
 STYLES = {"product", "medicine", "news", "hr", "legal"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faithkit.weights.known_detectors import known_detectors
+from faithkit.published.known_detectors import known_detectors
 from faithkit.weights.local import LOCAL, known_models
 from faithkit_workflows.models import detail, known_overview, overview
 from tests.running import ROOT

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.evidence import EVIDENCE, WEIGHTS
+from critic.sequence.evidence import WEIGHTS
 from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.settings import Settings as TaggerSettings
 from critic.tagger.settings import tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
-from critic.weights import load_classifier
+from critic.weights import EVIDENCE, load_classifier
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from faithkit.errors import UserError
+from faithkit.fast.packing import use_packed_attention
 from faithkit.inference.messages import MessageTokens
-from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 from faithkit.training.language_model import row_statistics, run_model, token_losses
 from judge.prompt import PromptTemplate

@@ -13,14 +13,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
+from faithkit.fast.packing import use_packed_attention
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.packing import use_packed_attention
+from faithkit.provenance.used_model import describe_model
 from faithkit.records import Example
 from faithkit.training.checkpoints import read_checkpoint
 from faithkit.training.language_model import run_model
 from faithkit.weights.adapters import add_adapters
-from faithkit.weights.used_model import describe_model
 from faithkit_workflows.detectors.loading import kind_of
 from judge.judge import Judge
 from judge.task import JudgementEncoder, JudgeModule

@@ -21,9 +21,9 @@ from torch.nn import ModuleList
 from torch.nn.utils.rnn import pad_sequence
 
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.statistics.spread import Values
-from faithkit.training.batch_planning import plan_batches
 
 PAIRS_AT_ONCE = 2048  # pairs of texts with hidden states in memory at once
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768

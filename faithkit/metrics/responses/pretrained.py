@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from faithkit.hardware import to_bf16, wants_bf16
-from faithkit.linear_layers import speed_up_linear_layers
+from faithkit.fast.hardware import to_bf16, wants_bf16
+from faithkit.fast.linear_layers import speed_up_linear_layers
 from faithkit.weights.load import check_vocabulary, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
+from faithkit.fast.batch_planning import plan_batches
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
-from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.resolve import resolve
 from faithkit.words import apostrophe_words
 

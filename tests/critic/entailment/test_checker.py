@@ -12,8 +12,8 @@ import transformers as t
 
 from critic.entailment.checker import EntailmentChecker
 from faithkit.errors import UserError
+from faithkit.published.known_detectors import known_detectors
 from faithkit.records import Example
-from faithkit.weights.known_detectors import known_detectors
 from speed.known_folders import write_known
 from tests.model_folders import cut, without
 from tests.running import ROOT

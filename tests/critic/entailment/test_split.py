@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critic.entailment.checker import counter, divide, split_sentences
-from faithkit.weights.known_detectors import BY_SENTENCES, EVEN, LINES, TREEBANK_WORDS, WORDS, Windows
+from faithkit.published.known_detectors import BY_SENTENCES, EVEN, LINES, TREEBANK_WORDS, WORDS, Windows
 
 TEXT = "One two three. Four five.\nSix seven eight nine. Ten. Eleven twelve."
 

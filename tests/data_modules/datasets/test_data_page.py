@@ -5,7 +5,7 @@ import re
 import pytest
 
 from data_modules.registry import SOURCES
-from faithkit.weights.export import DATASETS
+from faithkit.training.export import DATASETS
 from tests.running import ROOT
 
 ROWS = re.findall(

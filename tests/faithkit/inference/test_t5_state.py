@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from faithkit.inference.t5_state import PromptKeys, T5State
+from faithkit.fast.t5_state import PromptKeys, T5State
 from tests.faithkit.inference.models import BEGIN, PAD, model_of, prompts
 
 

@@ -11,10 +11,10 @@ from faithkit.metrics.judging import comparison_metrics, make_both_orders, measu
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
+from faithkit.provenance.used_model import UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report
 from faithkit.reports.report import Provenance
-from faithkit.weights.used_model import UsedModel
 
 LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
 

@@ -10,11 +10,11 @@ import pytest
 from faithkit.files.run_folder import RunFolder
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows, find_leaks
+from faithkit.provenance.used_model import UsedModel
 from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.suppression_report import report_suppression
-from faithkit.weights.used_model import UsedModel
 
 
 def row(number: int, group: str, knowledge: str, split: str = "test") -> Example:

@@ -16,13 +16,13 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.metrics.span_metrics import span_metrics
 from faithkit.pages.page_tables import render_text
+from faithkit.provenance.used_model import UsedModel
 from faithkit.published.figures import ragtruth_models
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance, build_sample
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
 from faithkit.statistics.metric import Metric
-from faithkit.weights.used_model import UsedModel
 
 
 def test_the_file_is_what_outside_programs_were_promised(tmp_path):

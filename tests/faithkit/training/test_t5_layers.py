@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
-from faithkit.training.t5_layers import speed_up
+from faithkit.fast.t5_layers import speed_up
 
 SIZES: dict[str, Any] = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
 

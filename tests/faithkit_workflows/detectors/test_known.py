@@ -12,8 +12,8 @@ import transformers as t
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError
 from faithkit.inference.text import Reply, Request
+from faithkit.published.known_detectors import known_detectors
 from faithkit.records import Example, Turn, number_passages, split_passages
-from faithkit.weights.known_detectors import known_detectors
 from faithkit.weights.resolve import resolve
 from faithkit_workflows.detectors.known import PromptedTagger
 from faithkit_workflows.detectors.loading import describe_detector, load_detector

@@ -11,7 +11,7 @@ from data_modules.embedded.layouts import written_layout
 from data_modules.reading.exclude import Excluded
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError
-from faithkit_workflows.detectors.configured import draw_prompt_examples
+from faithkit_workflows.benchmarks.configured import draw_prompt_examples
 from faithkit_workflows.detectors.loading import load_detector
 from faithkit_workflows.settings.engines import check_checkpoint
 from tests.critic.tagger.conftest import tagger_folder, write_tagger  # noqa: F401

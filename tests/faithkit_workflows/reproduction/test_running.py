@@ -50,7 +50,7 @@ from faithkit_workflows.reproduction.table_steps import (
 )
 from tests.running import compose
 
-SETTINGS = "faithkit_workflows.settings.reporting:ReproduceSettings"
+SETTINGS = "faithkit_workflows.reproduction.settings:ReproduceSettings"
 
 
 def refusal(*arguments: str) -> str:

@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faithkit.hardware import uses_onednn
-from faithkit.linear_layers import multiply
-from faithkit.sequence_attention import SequenceAttention
+from faithkit.fast.hardware import uses_onednn
+from faithkit.fast.linear_layers import multiply
+from faithkit.fast.sequence_attention import SequenceAttention
 
 NAME = "faithkit_packed"
 NAME_OF_BOTH = "faithkit_packed_or_padded"

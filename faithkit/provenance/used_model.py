@@ -1,6 +1,5 @@
 """Describes the models behind predictions: weights, origin of the threshold, and seen rows."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.detector import detector_kinds
-from faithkit.files.atomic import hash_files
 from faithkit.files.jsonl import read_strict_json
-from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, read_stored
+from faithkit.files.model_folder import MARK, SIDECAR, read_stored
 from faithkit.packages import is_missing
 from faithkit.provenance.seen_rows import SeenRows, read_seen
-from faithkit.weights.resolve import fetch_folder, hub_file, is_hub_name
+from faithkit.weights.resolve import fetch_folder, hash_weights, hub_file, is_hub_name
 
 CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
 DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
@@ -56,11 +54,10 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
     folder = fetch_folder(path)
     stored = read_stored(folder) if folder else None
     if folder is None or stored is None:
-        config = hub_file(path) if folder is None else folder / CONFIG
         return UsedModel(
             role=role,
             path=path,
-            weights=hash_folder(config.parent) if config else None,
+            weights=hash_weights(path),
             threshold=DEFAULT_THRESHOLD if role == CHECKPOINT else None,
             reason="it was not trained with faithkit",
         )
@@ -71,7 +68,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         role=role,
         path=path,
         kind=stored.get("kind"),
-        weights=hash_folder(folder, stored.get("hashes")),
+        weights=hash_weights(path),
         threshold=_threshold(stored),
         find_seen=lambda: seen,
         reason="" if seen else unknown,
@@ -90,16 +87,6 @@ def seen_before(weights: str | None) -> SeenRows:
     if folder is None or not (folder / SIDECAR).exists():
         return SeenRows({})
     return read_seen(folder) or SeenRows({}, (weights,))
-
-
-def hash_folder(folder: Path, known: Any = None) -> str | None:
-    """Hashes the hashes of the weight files, which a sidecar contains."""
-    names = sorted(path.name for path in folder.glob("*.safetensors"))
-    if not names:
-        return None
-    is_known = isinstance(known, Mapping) and known.keys() >= set(names)
-    hashes = known if is_known else hash_files(folder, names)
-    return hashlib.sha256("\n".join(f"{name} {hashes[name]}" for name in names).encode()).hexdigest()[:32]
 
 
 def _threshold(stored: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from faithkit.packing import allow_packed_attention, pack_rows
+from faithkit.fast.packing import allow_packed_attention, pack_rows
 
 MODELS = ("T5ForConditionalGeneration", "MT5ForConditionalGeneration")
 

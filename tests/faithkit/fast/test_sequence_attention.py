@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from faithkit.sequence_attention import Dropout, SequenceAttention, draw_kept, replace_dropout
+from faithkit.fast.sequence_attention import Dropout, SequenceAttention, draw_kept, replace_dropout
 
 QUERIES, KEYS = (3, 1, 5), (4, 2, 5)
 

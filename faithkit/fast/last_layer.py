@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from faithkit.packing import Packing, packed_attention
+from faithkit.fast.packing import Packing, packed_attention
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Camembert")  # encoders with BERT's layers
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from faithkit.hardware import uses_onednn
-from faithkit.linear_layers import MIN_ROWS, OneDnnLinear, missing_rows, round_up, speed_up_linear_layers
+from faithkit.fast.hardware import uses_onednn
+from faithkit.fast.linear_layers import MIN_ROWS, OneDnnLinear, missing_rows, round_up, speed_up_linear_layers
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
 
@@ -72,7 +72,7 @@ def test_other_precisions_are_torchs() -> None:
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_a_model_keeps_its_weights_and_their_names(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faithkit.hardware.has_slow_mkl", lambda: slow)
+    monkeypatch.setattr("faithkit.fast.hardware.has_slow_mkl", lambda: slow)
     model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 3)))
     before = {name: weights.data_ptr() for name, weights in model.state_dict().items()}
     ids = torch.arange(10)

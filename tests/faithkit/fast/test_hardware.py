@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from faithkit import hardware
+from faithkit.fast import hardware
 
 
 def test_an_emulated_precision_is_reported_before_training(monkeypatch):

@@ -23,8 +23,8 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import Example
-from faithkit.weights.used_model import CHECKPOINT, UsedModel
 from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
 from faithkit_workflows.detectors.entailment import load_entailment

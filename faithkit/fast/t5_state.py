@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from faithkit.inference.decoder_state import CausalState, GrowingCache, encode_prompts, visible_columns
+from faithkit.fast.decoder_state import CausalState, GrowingCache, encode_prompts, visible_columns
 
 
 class PromptKeys:

@@ -9,8 +9,8 @@ import transformers as t
 from torch import Tensor
 
 from critic.tagger.windows import run_model
-from faithkit import packing
-from faithkit.packing import Packing, _on_gpu, attend, branch_bias, packed_attention, use_packed_attention
+from faithkit.fast import packing
+from faithkit.fast.packing import Packing, _on_gpu, attend, branch_bias, packed_attention, use_packed_attention
 
 LENGTHS = (3, 300, 17, 129, 64)
 ENCODERS, CAUSAL = ("bert", "roberta", "modernbert"), ("gpt2", "llama", "mistral")

@@ -1,4 +1,4 @@
-"""Computes linear layers with oneDNN where that is faster (`faithkit.hardware.uses_onednn`), in training and inference.
+"""Computes linear layers with oneDNN where that is faster (`hardware.uses_onednn`), in training and inference.
 
 torch multiplies fp32 matrices with MKL, which uses AVX-512 on Intel's processors only: on AMD's its products take twice
 the time. torch also contains oneDNN, but calls it in bf16 only.
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from faithkit.hardware import uses_onednn
+from faithkit.fast.hardware import uses_onednn
 
 MIN_ROWS = 8  # with fewer rows MKL is as fast
 

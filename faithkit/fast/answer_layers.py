@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
-from critic.runtime.last_layer import FAMILIES
-from faithkit.linear_layers import OneDnnLinear, missing_rows, multiply
-from faithkit.packing import Packing, packed_attention
+from faithkit.fast.last_layer import FAMILIES
+from faithkit.fast.linear_layers import OneDnnLinear, missing_rows, multiply
+from faithkit.fast.packing import Packing, packed_attention
 
 
 @dataclass(frozen=True)
