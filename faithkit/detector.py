@@ -127,19 +127,17 @@ BUILT_IN = {
 @cache
 def detector_kinds() -> Mapping[str, DetectorKind]:
     """Returns every kind by its name: those of this project, those of `known_detectors`, then installed packages'."""
-    own = BUILT_IN | {name: _known_kind(name, known.reads) for name, known in known_detectors().items()}
+    own = dict(BUILT_IN)
+    for name, known in known_detectors().items():
+        own[name] = DetectorKind(
+            name=name,
+            target="faithkit_workflows.detectors.known:KnownLoader",
+            numbers_passages=known.reads == TAGGER,
+            marks_spans=known.reads == TAGGER,
+            is_packaged=True,
+            passes_name=True,
+        )
     return own | {kind.name: kind for kind in load_plugins(ENTRY_POINTS, DetectorKind).values() if kind.name not in own}
-
-
-def _known_kind(name: str, reads: str) -> DetectorKind:
-    return DetectorKind(
-        name=name,
-        target="faithkit_workflows.detectors.known:KnownLoader",
-        numbers_passages=reads == TAGGER,
-        marks_spans=reads == TAGGER,
-        is_packaged=True,
-        passes_name=True,
-    )
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:

@@ -30,7 +30,6 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.words import STOP_WORDS, cased_words, greedy_runs, lcs_length, unicode_words, word_set
 
 MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
-SMALL = 5_000  # rows that one thread fits fastest
 MIN_ROWS = 20  # fewer of a class teach nothing
 # Of a knowledge, the words in which copied runs and the common subsequence are looked for: both read it once for every
 # word of the response. All that is counted without regard to places reads the whole knowledge.
@@ -102,7 +101,7 @@ class CountedFeatures:
             early_stopping=False, random_state=seed,
         )  # fmt: skip
         # On few rows, synchronizing threads takes longer than the work, above all when torch has threads too.
-        with threadpool_limits(1 if len(rows) < SMALL else None, user_api="openmp"):
+        with threadpool_limits(1 if len(rows) < 5_000 else None, user_api="openmp"):
             return cls(trees.fit(features, gold[rows]))
 
     def score(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:

@@ -192,17 +192,13 @@ def refit_threshold(predictions: Mapping[str, Prediction], data: BaselineData) -
         return None
     gold = [row.label == HALLUCINATED for row in known]
     threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
-    moved = {id_: _relabel(prediction, threshold) for id_, prediction in predictions.items()}
+    moved = dict(predictions)
+    for id_, one in predictions.items():
+        if one.label != UNPARSED:
+            assert one.score is not None
+            moved[id_] = replace(one, label=HALLUCINATED if one.score >= threshold else FAITHFUL, spans=())
     name, fitted_on = "model, threshold fitted", f"{data.name}: {threshold:.4f}"
     return Baseline(key=REFITTED, name=name, predictions=moved, fitted_on=fitted_on, threshold=threshold)
-
-
-def _relabel(prediction: Prediction, threshold: float) -> Prediction:
-    if prediction.label == UNPARSED:
-        return prediction
-    score = prediction.score
-    assert score is not None
-    return replace(prediction, label=HALLUCINATED if score >= threshold else FAITHFUL, spans=())
 
 
 def cross_fit_baselines(

@@ -22,8 +22,6 @@ from faithkit.files.saved_config import read_config, write_config
 from faithkit.signals import Interrupted
 from faithkit.targets import check_names, named_in
 
-COMMAND_KEYS = ("resume", "debug", "extensions")  # about one command, and not about the run
-AUTO = "auto"  # keeps what an earlier `auto` was resolved to
 _MISSING = object()
 log = logging.getLogger("faithkit")
 
@@ -78,7 +76,12 @@ def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolde
             hint = "under torchrun or srun set run_dir=PATH"
             raise UserError("several processes, but no common run folder", hint=hint)
         return RunFolder(chosen, script=script_of(config)), config
-    path = _existing(str(config["run_dir"])) if config.get("run_dir") else _new_folder(kind)
+    if config.get("run_dir"):
+        path = Path(str(config["run_dir"]))
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+    else:
+        path = _new_folder(kind)
     stack.enter_context(run_lock(path))
     run = RunFolder(path, script=script_of(config))
     if run.config.exists() and run.has_work():
@@ -143,8 +146,12 @@ def apply_overrides(
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         new = _MISSING if override.startswith("~") else _select(given, key)
-        if key in COMMAND_KEYS or (is_free(f"{key}.name") and _has_same_name(new, _select(config, key))):
-            continue  # a group that is chosen again as it was brings its defaults, which are no changes
+        if key in ("resume", "debug", "extensions"):  # about one command, and not about the run
+            continue
+        if is_free(f"{key}.name") and isinstance(new, Mapping) and "name" in new:
+            old = _select(config, key)
+            if isinstance(old, Mapping) and new["name"] == old.get("name"):
+                continue  # a group that is chosen again as it was brings its defaults, which are no changes
         if new is _MISSING:
             refused.append(f"{override} (the run has no such value)")
             continue
@@ -153,10 +160,14 @@ def apply_overrides(
             if old == value and isinstance(old, bool) == isinstance(value, bool):
                 continue
             if is_free(name):
-                _set(config, name, value)
-                changes[name] = value
-            elif value != AUTO:
-                began = "the run has no such value" if old is _MISSING else f"it began with {_short_pair(name, old)}"
+                *groups, last = name.split(".")
+                inner = config
+                for group in groups:
+                    inner = inner.setdefault(group, {})
+                inner[last] = changes[name] = value
+            elif value != "auto":  # which keeps what an earlier `auto` was resolved to
+                first_value = f"it began with {name.rpartition('.')[2]}={_text(old)}"
+                began = "the run has no such value" if old is _MISSING else first_value
                 refused.append(f"{name}={_text(value)} ({began})")
     if refused:
         also = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
@@ -166,19 +177,6 @@ def apply_overrides(
         problem = f"a resumed run keeps its settings: {', '.join(refused[:3])}{also}"
         raise UserError(problem, place=str(run.config), hint=hint)
     return changes
-
-
-def record_value(run: RunFolder, key: str, value: Any) -> None:
-    """Writes into a run's configuration what a value that was left open is resolved to."""
-    write_config(run.config, {**read_config(run.config), key: value})
-
-
-def _has_same_name(new: Any, old: Any) -> bool:
-    return isinstance(new, Mapping) and isinstance(old, Mapping) and "name" in new and new["name"] == old.get("name")
-
-
-def _short_pair(name: str, value: Any) -> str:
-    return f"{name.rpartition('.')[2]}={_text(value)}"
 
 
 def _text(value: Any) -> str:
@@ -206,13 +204,6 @@ def _select(config: Mapping[str, Any], key: str) -> Any:
         else:
             return _MISSING
     return found
-
-
-def _set(config: dict[str, Any], key: str, value: Any) -> None:
-    *groups, name = key.split(".")
-    for group in groups:
-        config = config.setdefault(group, {})
-    config[name] = value
 
 
 def _check(config: Mapping[str, Any], schema: Any) -> None:
@@ -258,12 +249,6 @@ def _overrides() -> list[str] | None:
         return list(HydraConfig.get().overrides.task)
     except ValueError:
         return None
-
-
-def _existing(path: str) -> Path:
-    with disk_errors(path):
-        Path(path).mkdir(parents=True, exist_ok=True)
-    return Path(path)
 
 
 def _new_folder(kind: str) -> Path:

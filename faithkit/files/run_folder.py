@@ -43,46 +43,19 @@ class RunFolder:
         self.path = Path(path)
         self.whole = whole or self.path
         self.script = script
+        self.config = self.path / "config.yaml"
+        self.checkpoints = self.path / "checkpoints"
+        self.best = self.checkpoints / "best.ckpt"
+        self.last = self.checkpoints / "last.ckpt"  # a file, or a folder of parts
+        self.previous = self.checkpoints / "previous.ckpt"  # the last.ckpt before the newest
+        self.hf = self.path / "hf"
+        self.adapter = self.path / "adapter"  # where adapters alone were trained: these, without the base
+        self.metrics = self.path / "metrics.json"
+        self.predictions = self.path / "predictions"
 
     def stage(self, name: str) -> "RunFolder":
         """Gives the folder of a stage within this run."""
         return RunFolder(self.path / name, whole=self.whole, script=self.script)
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        return self.checkpoints / "best.ckpt"
-
-    @property
-    def last(self) -> Path:
-        return self.checkpoints / "last.ckpt"  # a file, or a folder of parts
-
-    @property
-    def previous(self) -> Path:
-        return self.checkpoints / "previous.ckpt"  # the last.ckpt before the newest
-
-    @property
-    def hf(self) -> Path:
-        return self.path / "hf"
-
-    @property
-    def adapter(self) -> Path:
-        return self.path / "adapter"  # where adapters alone were trained: these, without the base
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.json"
-
-    @property
-    def predictions(self) -> Path:
-        return self.path / "predictions"
 
     @property
     def log(self) -> Path:

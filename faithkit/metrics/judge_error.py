@@ -33,8 +33,6 @@ from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Met
 from faithkit.statistics.quantiles import student_quantile
 from faithkit.statistics.spread import Values
 
-MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rate
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgeError:
@@ -145,7 +143,7 @@ def corrected_rate(
     counts = (response_groups.count, *error.num_groups)
     samples = _solve(*(_spread(one, count, draw) for one, count in zip(shares, counts, strict=True)))
     defined = samples[np.isfinite(samples)]
-    if len(defined) < (1 - MOST_UNDEFINED) * num_resamples:
+    if len(defined) < (1 - 0.01) * num_resamples:  # with more undefined ones nothing is known about the rate
         note = "the labelled rows are too few to correct by: the interval is everything"
         return Corrected(metric=Metric(value=_clip(value), low=0.0, high=1.0, n=int(rows.sum())), note=note)
     low, high = np.quantile(defined, _levels(min(response_groups.count, len(error.table))))

@@ -194,6 +194,21 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
         scored = int((rows & ~np.isnan(outcomes.scores)).sum())
         counts |= {f"{prefix}{level}_{name}": int(rows.sum()) for level in LEVELS for name in SHARES}
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
+    notes = []
+    total, without = len(outcomes.gold), int(np.isnan(outcomes.scores).sum())
+    if without == total:
+        notes.append(f"no prediction has a score: {AUROC} and {ECE} are left out")
+    elif without:
+        notes.append(f"{without} of {total} predictions have no score: {AUROC} and {ECE} leave them out")
+    if not 0 < outcomes.gold.sum() < total:
+        notes.append(f"every response is {HALLUCINATED if outcomes.gold.any() else FAITHFUL}: {AUROC} is left out")
+    if not outcomes.marked.any():
+        notes.append("no character is marked in the data: char_ metrics are 0")
+    elif not outcomes.found.any():
+        notes.append(NOTHING_FOUND)
+    elif differ := int((outcomes.called != outcomes.flagged).sum()):
+        rules = "response_ metrics follow the label, response_by_spans_ the spans"
+        notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
     return Evaluation(
@@ -201,7 +216,7 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
         statistic=span_statistic(outcomes),
         kinds=span_kinds(counts),
         n=counts,
-        notes=tuple(_notes(outcomes)),
+        notes=tuple(notes),
     )
 
 
@@ -290,22 +305,3 @@ def _shares(
         f"{level}_precision": safe_ratio(both, predicted, in_all[0]),
         f"{level}_recall": safe_ratio(both, gold, in_all[1]),
     }
-
-
-def _notes(outcomes: SpanOutcomes) -> list[str]:
-    notes = []
-    total, without = len(outcomes.gold), int(np.isnan(outcomes.scores).sum())
-    if without == total:
-        notes.append(f"no prediction has a score: {AUROC} and {ECE} are left out")
-    elif without:
-        notes.append(f"{without} of {total} predictions have no score: {AUROC} and {ECE} leave them out")
-    if not 0 < outcomes.gold.sum() < total:
-        notes.append(f"every response is {HALLUCINATED if outcomes.gold.any() else FAITHFUL}: {AUROC} is left out")
-    if not outcomes.marked.any():
-        notes.append("no character is marked in the data: char_ metrics are 0")
-    elif not outcomes.found.any():
-        notes.append(NOTHING_FOUND)
-    elif differ := int((outcomes.called != outcomes.flagged).sum()):
-        rules = "response_ metrics follow the label, response_by_spans_ the spans"
-        notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
-    return notes

@@ -12,7 +12,7 @@ downloaded weights were pretrained on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +151,6 @@ class RowCounts:
     knowledge: int
     groups: int
 
-    def to_dict(self) -> dict[str, int]:
-        """Gives the three numbers by name."""
-        return {"rows": self.rows, "knowledge": self.knowledge, "groups": self.groups}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaks:
@@ -172,7 +168,7 @@ class Leaks:
 
     def to_dict(self) -> dict[str, Any]:
         """Gives the counts as metrics.json has them."""
-        return {"of": self.sizes.to_dict(), **{use: n.to_dict() for use, n in self.counts.items()}}
+        return {"of": asdict(self.sizes), **{use: asdict(number) for use, number in self.counts.items()}}
 
 
 def find_leaks(examples: Sequence[Example], seen: SeenRows) -> Leaks:

@@ -6,7 +6,7 @@ by `write_reports`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
 Sample = Mapping[str, Any]  # a plain row, for loggers
 Rows = NDArray[np.bool_]  # marks rows of a test set [N]
-MAX_CHARACTERS = 2000  # of a text in a sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ def build_sample(example: Example, **values: Any) -> Sample:
         "response": example.response,
         **values,
     }
-    return {name: escape_terminal(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}
+    return {name: escape_terminal(v, 2000) if isinstance(v, str) else v for name, v in row.items()}
 
 
 _USED = "trained on, chosen on or calibrated on"
@@ -123,7 +122,11 @@ class Provenance:
     @property
     def lines(self) -> tuple[str, ...]:
         """Lists the rows and models in one line, then what each model has seen."""
-        sources = [f"from: {self.rows}", *(_describe_model(model) for model in self.models)]
+        sources = [f"from: {self.rows}"]
+        for model in self.models:
+            known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
+            threshold = f", threshold {escape_terminal(model.threshold)}" if model.threshold else ""
+            sources.append(f"{_display_model(model)} ({escape_terminal(known)}){threshold}")
         pairs = zip(self.models, self.leaks, strict=True)
         leaks = (line for model, leaks in pairs for line in _leak_lines(model, leaks))
         return ("; ".join(sources), *self.notes, *leaks)
@@ -140,7 +143,7 @@ class Provenance:
             seen = {"untold": model.reason} if leaks is None else leaks.to_dict()
             began_with = list(model.seen.unknown_bases) if model.seen else []
             models.append({**model.to_dict(), "leaks": seen, "began_with_untold": began_with})
-        return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
+        return {"rows": asdict(self.rows), "models": models, "notes": list(self.notes)}
 
 
 def metrics_without_leaked(outcomes: Outcomes, leaked: Rows, *, num_resamples: int) -> dict[str, Metric]:
@@ -157,13 +160,6 @@ def select_rows(
     """Selects the marked examples with their predictions."""
     chosen = [example for example, marked in zip(examples, rows, strict=True) if marked]
     return chosen, {example.id: predictions[example.id] for example in chosen}
-
-
-def _describe_model(model: UsedModel) -> str:
-    """Names a model with its weights and threshold."""
-    known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
-    shown = f"{_display_model(model)} ({escape_terminal(known)})"
-    return f"{shown}, threshold {escape_terminal(model.threshold)}" if model.threshold else shown
 
 
 def _display_model(model: UsedModel) -> str:
@@ -193,8 +189,8 @@ def leaks_table(provenance: Provenance, title: str) -> Table:
         if leaks is None or not leaks.rows.any():
             continue
         rows.append(bold(_display_model(model)))
-        rows += ((f"  {use} on", found.to_dict()) for use, found in leaks.counts.items())
-        rows += [("  of", leaks.sizes.to_dict()), None]
+        rows += ((f"  {use} on", asdict(found)) for use, found in leaks.counts.items())
+        rows += [("  of", asdict(leaks.sizes)), None]
     return score_table(title, "seen by", units, rows, no_wrap=units, show_edge=True)
 
 
@@ -215,7 +211,8 @@ def add_provenance(
     if provenance is None:
         return report
     facts, metrics, leaked = {**report.facts, **provenance.to_dict()}, dict(report.metrics), provenance.leaked
-    tables, lines, alerts = [], list(provenance.lines), list(provenance.alerts)
+    lines = list(provenance.lines)
+    tables, alerts = [], lines[1:]  # what each model has seen
     if leaked.any():
         tables.append(leaks_table(provenance, f"{title}, leaks"))
     if leaked.all() and len(leaked):

@@ -19,7 +19,6 @@ SCRIPTS = {"pipeline": CONSTRUCT, "target": AUDIT, "benchmark": EVALUATE, "model
     "decoding": GENERATE,
     "callbacks": TRAIN,
 }
-SCALE = "scale"  # defaults for all models: the values that a run uses are in its other blocks
 IGNORED_SETTINGS = ("run_dir", "resume", "debug", "html", "hydra")  # they do not change what a run does
 
 Curve = list[tuple[int, float]]  # steps, each with its value
@@ -98,12 +97,10 @@ def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool
         return (run.path / f"{script}.json").exists()
     if script == EVALUATE:
         return (run.path / "corpus.json").exists()  # benchmark=analysis
-    return script == CONSTRUCT and _chain_has_ended(run.path / "manifest.json")
-
-
-def _chain_has_ended(manifest: Path) -> bool:
+    if script != CONSTRUCT:
+        return False
     try:
-        content = json.loads(manifest.read_bytes())
+        content = json.loads((run.path / "manifest.json").read_bytes())
         return bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return False
@@ -113,15 +110,13 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
     """Yields each value with its full key, `model.max_length`; lists stay whole."""
     for key, value in config.items():
         name = f"{prefix}{key}"
-        if name in IGNORED_SETTINGS or (prefix == f"{SCALE}." and key != "name"):
+        # A scale is defaults for all models: the values that a run uses are in its other blocks.
+        if name in IGNORED_SETTINGS or (prefix == "scale." and key != "name"):
             continue
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
         else:
             yield name, value
-
-
-TARGET = "._target_"
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
@@ -137,8 +132,8 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
         scripts = {run.script for run, config in zip(runs, configs, strict=True) if key in config}
         compared = {repr(c.get(key)) for run, c in zip(runs, configs, strict=True) if c and run.script in scripts}
         values = [config.get(key) for config in configs]
-        if key.endswith(TARGET):  # a class by its file, which has the name of its choice: objective=infonce
-            key, values = key.removesuffix(TARGET), [str(v).split(".")[-2:][0] if v else v for v in values]
+        if key.endswith("._target_"):  # a class by its file, which has the name of its choice: objective=infonce
+            key, values = key.removesuffix("._target_"), [str(v).split(".")[-2:][0] if v else v for v in values]
         duplicate = (key.rpartition(".")[2], repr(values))
         if len(compared) > 1 and duplicate not in listed:
             listed.add(duplicate)

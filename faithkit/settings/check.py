@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, ValidationError, create_model, model_validator
-from pydantic_core import CoreSchema, ErrorDetails, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
 from faithkit.settings.types import Block, Ineffective, Preflight, adapter_of, find_conflicts, hint_of
@@ -94,40 +94,30 @@ def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None,
 def problems_of(error: ValidationError, config: Any, prefix: str = "") -> Iterator[UserError]:
     """Translates pydantic's errors: the key, the value, and what to write instead."""
     for found in error.errors(include_url=False):
-        yield _problem(found, list(found["loc"]), config, prefix)
-
-
-def _problem(found: ErrorDetails, place: list[int | str], config: Any, prefix: str) -> UserError:
-    key = ".".join(filter(None, [prefix, *(_printable(part) for part in place)]))
-    raised = found.get("ctx", {}).get("error")
-    if isinstance(raised, UserError):
-        return raised
-    if found["type"] == "missing":
-        return UserError(f"{key} is not set", hint=f"set {key}=VALUE")
-    if found["type"] == "extra_forbidden":
-        return _unknown(key, str(place[-1]), _select(config, place[:-1]))
-    return UserError(f"{key} is {shorten(found['input'])}", hint=hint_of(found))
-
-
-def _printable(part: int | str) -> str:
-    text = str(part)
-    return text if text.isascii() and text.isprintable() and len(text) < 60 else shorten(text, 60)
-
-
-def _unknown(key: str, name: str, siblings: Any) -> UserError:
-    others = [str(other) for other in siblings if other != name] if isinstance(siblings, Mapping) else []
-    guess = [key.removesuffix(name) + other for other in nearest(name, others, 2)]
-    hint = f"did you mean {' or '.join(guess)}?" if guess else "leave it out; --cfg job prints every key"
-    return UserError(f"{key}: there is no such key", hint=hint)
-
-
-def _select(config: Any, place: list[int | str]) -> Any:
-    for part in place:
-        try:
-            config = config[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return config
+        *parents, name = found["loc"] or ("",)
+        parts = [
+            part if part.isascii() and part.isprintable() and len(part) < 60 else shorten(part, 60)
+            for part in map(str, found["loc"])
+        ]
+        key = ".".join(filter(None, [prefix, *parts]))
+        raised = found.get("ctx", {}).get("error")
+        if isinstance(raised, UserError):
+            yield raised
+        elif found["type"] == "missing":
+            yield UserError(f"{key} is not set", hint=f"set {key}=VALUE")
+        elif found["type"] == "extra_forbidden":
+            block = config
+            for parent in parents:
+                try:
+                    block = block[parent]
+                except (KeyError, IndexError, TypeError):
+                    block = None
+            others = [str(other) for other in block if other != name] if isinstance(block, Mapping) else []
+            guess = [key.removesuffix(str(name)) + other for other in nearest(str(name), others, 2)]
+            hint = f"did you mean {' or '.join(guess)}?" if guess else "leave it out; --cfg job prints every key"
+            yield UserError(f"{key}: there is no such key", hint=hint)
+        else:
+            yield UserError(f"{key} is {shorten(found['input'])}", hint=hint_of(found))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -92,16 +92,10 @@ def _tokenizer() -> Any:
     return tokenizer
 
 
-NUM_BEAMS = 5
-SEARCH = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
-PERSONAL_BY_DEPENDENCY = {"nsubj": {"i", "you"}, "poss": {"my", "your"}}  # by dependency
 # The scripts keep answers in a CSV file between their two steps; pandas 1.1 reads these as missing.
 MISSING = frozenset(
     "#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|n/a|nan|null".split("|")
 ) | {""}
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_SMALL_WORD = re.compile(r"\b(?:an?|the|in|our)\b")
-_SPACES = re.compile(" +")
 
 
 def official_q2(
@@ -121,8 +115,13 @@ def official_rules(pipeline: Any, no_answer: str) -> Q2Rules:
         no_answer: The reader's first token.
     """
 
+    personal = {"nsubj": {"i", "you"}, "poss": {"my", "your"}}  # by dependency: about who asks or is asked
+
     def usable(texts: Sequence[str]) -> list[bool]:
-        return [not is_personal_parse(question) for question in pipeline.pipe(texts)]
+        return [
+            not any(token.text.lower() in personal.get(token.dep_, ()) for token in question)
+            for question in pipeline.pipe(texts)
+        ]
 
     def compared(question: str, answer: str, candidate: str) -> TextPair | None:
         if no_answer in answer or answer in MISSING:
@@ -134,12 +133,8 @@ def official_rules(pipeline: Any, no_answer: str) -> Q2Rules:
 
 def clean_official_answer(text: str) -> str:
     """Leaves of an answer its words in lower case, without punctuation, articles, "in" and "our"."""
-    return _SPACES.sub(" ", _SMALL_WORD.sub(" ", text.lower().translate(_PUNCTUATION))).strip()
-
-
-def is_personal_parse(question: Any) -> bool:
-    """Checks whether a parsed question is about the person who asks or is asked."""
-    return any(token.text.lower() in PERSONAL_BY_DEPENDENCY.get(token.dep_, ()) for token in question)
+    words = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return re.sub(" +", " ", re.sub(r"\b(?:an?|the|in|our)\b", " ", words)).strip()
 
 
 class OfficialCandidates:
@@ -169,13 +164,12 @@ class OfficialQuestions:
         prompts = self.asker.prompts(answers, contexts)
         if not prompts:
             return []
-        found = self.asker.generate(self.asker.encode(prompts), NUM_BEAMS, **SEARCH)
-        return [self._texts(beams) for beams in found]
-
-    def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
-        tokenizer = self.asker.tokenizer
-        texts = tokenizer.batch_decode(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-        return tuple(text.replace("question: ", "", 1) for text in texts)
+        options = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
+        read, questions = self.asker.tokenizer.batch_decode, []
+        for beams in self.asker.generate(self.asker.encode(prompts), 5, **options):
+            texts = read(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+            questions.append(tuple(text.replace("question: ", "", 1) for text in texts))
+        return questions
 
 
 class OfficialAnswers:
@@ -199,12 +193,11 @@ class OfficialAnswers:
         found: list[str | None] = [None] * len(lengths)
         for batch in plan_batches(lengths, None, reader.batch_tokens, None):
             for i, start, end in zip(batch, *reader.logits(rows, batch), strict=True):
-                text = self._text(rows["input_ids"][i][start.argmax() : end.argmax() + 1])
+                ids = rows["input_ids"][i][start.argmax() : end.argmax() + 1]
+                tokens = reader.tokenizer.convert_ids_to_tokens(ids)
+                if self._word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
+                    text = " ".join(tokens).replace(" ##", "").strip()
+                else:
+                    text = str(reader.tokenizer.convert_tokens_to_string(tokens))
                 found[i] = None if text == self.no_answer else text
         return found
-
-    def _text(self, ids: list[int]) -> str:
-        tokens = self.reader.tokenizer.convert_ids_to_tokens(ids)
-        if self._word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
-            return " ".join(tokens).replace(" ##", "").strip()
-        return str(self.reader.tokenizer.convert_tokens_to_string(tokens))

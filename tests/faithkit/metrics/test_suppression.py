@@ -185,14 +185,15 @@ def test_a_figure_of_the_paper_that_contradicts_its_own_rates_is_said():
     renamed = [answer(e.id, e.group, spelt[e.meta["model"]], e.label == "hallucinated") for e in examples]
     metrics = suppression_metrics(renamed, predictions, models=list(spelt.values())[:2], num_resamples=5).metrics
     assert "prints a reduction of 41.0 where its rates give 49.0" in render_text(
-        suppression_table({"p": metrics}), width=120
+        suppression_table({"p": metrics}, title="t"), width=120
     )
 
 
 def test_names_of_models_cannot_steer_the_terminal():
     examples, predictions = corpus()
     odd = [answer(e.id, e.group, "\x1b[31m[bold]" + e.meta["model"], False) for e in examples]
-    text = render_text(suppression_table({"[red]\x1b": suppression_metrics(odd, predictions, num_resamples=5).metrics}))
+    metrics = suppression_metrics(odd, predictions, num_resamples=5).metrics
+    text = render_text(suppression_table({"[red]\x1b": metrics}, title="t"))
     assert "\x1b" not in text and "[red]\\x1b" in text
 
 
