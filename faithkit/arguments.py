@@ -15,7 +15,6 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.records import Example, Turn, passage_text
 
-MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
 ALIASES = {"context": "knowledge", "answer": "response"}  # other names of arguments
 QUESTION, HISTORY = "question", "history"
@@ -153,12 +152,13 @@ def read_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def read_count(name: str, value: Any, *, least: int = 1) -> int | None:
+def read_count(name: str, value: Any) -> int | None:
     """Reads a whole number, numpy's too; None stays None."""
     if value is None:
         return None
-    if not _is_number(value, Integral) or not least <= value <= MOST:
-        raise wrong(name, f"a whole number of {least} or more", value, f"use {name}=64, or leave it out")
+    # At most what fits into the arrays that are planned with it.
+    if not _is_number(value, Integral) or not 1 <= value <= 2**31 - 1:
+        raise wrong(name, "a whole number of 1 or more", value, f"use {name}=64, or leave it out")
     return int(value)
 
 

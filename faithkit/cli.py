@@ -22,7 +22,7 @@ from faithkit import signals
 from faithkit.arguments import ALIASES
 from faithkit.errors import MAX_LINES, LimitExceeded, UserError, nearest, shorten
 from faithkit.packages import missing_name, missing_package, require
-from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys, top_keys
+from faithkit.settings.config_files import CONFIGS, choices_of, top_keys
 from faithkit.signals import Interrupted
 
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
@@ -262,15 +262,17 @@ def help_text(doc: str, groups: tuple[str, ...], config_name: str) -> str:
     for group in groups:
         lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
     lines += ["", "Keys:"]
-    for key, value, explanation in documented_keys(config_name):
+    text = (CONFIGS / f"{config_name}.yaml").read_text(encoding="utf-8")
+    for key, default, explanation in re.findall(r"^(\w+): (\S+) # (.+)$", text, re.MULTILINE):
+        value = "" if default == "???" else default
         lines.append(_wrap(f"  {f'{key}={value}':<26} ", explanation.split(" ")))
     return "\n".join(lines) + HELP_END.rstrip()
 
 
-def _wrap(head: str, words: list[str], width: int = 100) -> str:
+def _wrap(head: str, words: list[str]) -> str:
     lines, line = [], head
     for word in words:
-        if len(line) + len(word) > width:
+        if len(line) + len(word) > 100:
             lines.append(line.rstrip())
             line = " " * len(head)
         line += word + " "
@@ -281,7 +283,7 @@ def explain(error: BaseException) -> str | None:
     """Explains an error to the user in at most five lines; None if the mistake is not the user's."""
     kind = type(error).__name__
     if isinstance(error, UserError):
-        return _at_most_five_lines(str(error))
+        return "\n".join(str(error).splitlines()[:MAX_LINES])
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some space; what is written already is whole"
         return _file_problem(f"no space left to write: {error.strerror}", error, hint)
@@ -314,13 +316,9 @@ def explain(error: BaseException) -> str | None:
         explained = f"{choice[1]} has no choice {choice[2]!r}\n  hint: use one of {', '.join(choices_of(choice[1]))}"
     if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
         explained = f"{missing[1]} is not set\n  hint: give {missing[1]}=VALUE on the command line"
-    return _at_most_five_lines(explained)
+    return "\n".join(explained.splitlines()[:MAX_LINES])
 
 
 def _file_problem(problem: str, error: OSError, hint: str) -> str:
     place = f"\n  at: {error.filename}" if error.filename else ""
     return f"{problem}{place}\n  hint: {hint}"
-
-
-def _at_most_five_lines(text: str) -> str:
-    return "\n".join(text.splitlines()[:MAX_LINES])

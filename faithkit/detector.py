@@ -16,7 +16,7 @@ kind, or as `checkpoint=overlap:ARGUMENT`, which calls
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faithkit.errors import UserError
@@ -82,21 +82,16 @@ class DetectorKind:
 
     def load(self, argument: str, **options: Any) -> Detector:
         """Loads a detector of this kind."""
-        detector: Detector = self.load_class().load(argument, **options, **self._named)
+        detector: Detector = resolve_name(self.target).load(argument, **options, **self._named)
         return detector
 
     def describe(self, argument: str, role: str) -> Any:
         """Describes a packaged detector as a `UsedModel`."""
-        return self.load_class().describe(argument, role, **self._named)
+        return resolve_name(self.target).describe(argument, role, **self._named)
 
     @property
     def _named(self) -> dict[str, str]:
         return {"name": self.name} if self.passes_name else {}
-
-    def load_class(self) -> Any:
-        """Imports the class."""
-        module, _, name = self.target.partition(":")
-        return getattr(import_module(module), name)
 
 
 OTHER_DETECTORS = "another detector: faithkit models"  # the last line of `faithkit check` and `faithkit score`

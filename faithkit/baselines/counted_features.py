@@ -118,7 +118,7 @@ class CountedFeatures:
 
 
 def fit_counted_features(
-    train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1", seed: int = 0
+    train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1"
 ) -> CountedFeatures | None:
     """Fits the trees and their threshold; None if the training rows hold too little of a class.
 
@@ -130,7 +130,7 @@ def fit_counted_features(
     gold = [example.label == HALLUCINATED for example in known]
     if min(sum(gold), len(gold) - sum(gold)) < MIN_ROWS:
         return None
-    model = CountedFeatures.fit([e.knowledge for e in known], [e.response for e in known], gold, seed=seed)
+    model = CountedFeatures.fit([e.knowledge for e in known], [e.response for e in known], gold)
     if chosen_on := [example for example in validation if example.label]:
         found = model.score([e.knowledge for e in chosen_on], [e.response for e in chosen_on])
         return replace(

@@ -14,6 +14,7 @@ the model.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,8 @@ from faithkit.baselines.word_overlap import (
     fit_overlap,
     length_predictions,
     overlap_predictions,
-    random_predictions,
 )
-from faithkit.calibration.thresholds import choose_threshold
+from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
 from faithkit.embedded_name import data_path, display_name
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
@@ -132,11 +132,13 @@ def predict_baselines(
     """
     threshold, rule = data.fit_overlap(), data.length or fit_length(data.rows)
     overlap, length = overlap_predictions(examples, threshold=threshold), length_predictions(examples, rule)
+    ids = [example.id for example in examples]
+    coins = predict_by_threshold(ids, (Random(f"coin:{id_}").random() for id_ in ids), 0.5)  # the same in every run
     found = [
         (MAJORITY, "majority", majority_predictions(examples), "the tested rows"),
         ("overlap", "word overlap", overlap, MEDIAN if threshold is None else data.name),
         ("length", "response length", length, MEDIAN if rule is None else data.name),
-        ("random", "random", random_predictions(examples), "nothing: a coin for each row"),
+        ("random", "random", coins, "nothing: a coin for each row"),
     ]
     if data.learn and (counted := fit_counted_features_by_folds(data.rows)) is not None:
         found.append(("counted", "boosted trees", counted.predictions(examples), data.name))

@@ -211,13 +211,13 @@ def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) ->
     ]
 
 
-def calibration_error(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> float:
+def calibration_error(scores: ArrayLike, gold: ArrayLike) -> float:
     """Computes the expected calibration error: sum over bins of share * |mean score - share hallucinated|.
 
     Naeini et al. 2015; equal-width bins. It depends on the number of bins, and a constant score at the base rate has an
     error of 0: read it together with AUROC or F1.
     """
-    rows = reliability(scores, gold, num_bins)
+    rows = reliability(scores, gold)
     return sum(row.count * abs(row.mean_score - row.hallucinated) for row in rows) / sum(row.count for row in rows)
 
 

@@ -162,9 +162,7 @@ def add_fields(table: Table, fields: Mapping[str, str | Text], max_characters: i
         table.add_row(name, shown, end_section=number == len(fields))
 
 
-def predictions_table(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
-) -> Table:
+def predictions_table(examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "") -> Table:
     """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the prediction is right."""
     table = new_field_table(title)
     for example in examples:
@@ -172,7 +170,7 @@ def predictions_table(
         fields = {"id": example.id, **context_fields(example), "response": example.response}
         if prediction.text and prediction.text != example.response:
             fields["output"] = prediction.text
-        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)})
     return table
 
 

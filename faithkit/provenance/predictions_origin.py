@@ -127,7 +127,7 @@ def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], m
     stored = {
         "rows": asdict(TestRows.of(dataset, examples)),
         "models": [model.to_dict() for model in models],
-        "predictions": _hash_file(predictions),
+        "predictions": hash_files(predictions.parent, [predictions.name])[predictions.name],
     }
     write_json(origin_path(predictions), stored)
 
@@ -141,7 +141,7 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
         stored = StoredOrigin.model_validate(read_strict_json(path, hint=""))
     except (UserError, ValidationError):
         return PredictionsOrigin(reason=f"{path.name} is damaged")
-    if stored.predictions != _hash_file(predictions):
+    if stored.predictions != hash_files(predictions.parent, [predictions.name])[predictions.name]:
         return PredictionsOrigin(reason=f"{predictions.name} was changed since {path.name} was written")
     models = []
     for one in stored.models:
@@ -153,7 +153,3 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
                 model = here if here.weights is not None and here.weights == one.weights else model
         models.append(model)
     return PredictionsOrigin(rows=TestRows(**stored.rows.model_dump()), models=tuple(models))
-
-
-def _hash_file(path: Path) -> str:
-    return hash_files(path.parent, [path.name])[path.name]

@@ -184,11 +184,9 @@ def find_leaks(examples: Sequence[Example], seen: SeenRows) -> Leaks:
             seen.contains(use, kind, column) for kind, column in zip(RowKeys._fields, keys, strict=True)
         )
         touched = np.bincount(group, in_row | in_group) > 0  # [groups]
-        counts[use] = RowCounts(int(in_row.sum()), _count_distinct(keys.knowledge[in_knowledge]), int(touched.sum()))
+        known = len(set(keys.knowledge[in_knowledge].tolist()) - {NO_KEY})
+        counts[use] = RowCounts(int(in_row.sum()), known, int(touched.sum()))
         leaked |= in_row | in_knowledge | touched[group]
-    sizes = RowCounts(len(examples), _count_distinct(keys.knowledge), int(group.max(initial=-1)) + 1)
+    num_texts = len(set(keys.knowledge.tolist()) - {NO_KEY})
+    sizes = RowCounts(len(examples), num_texts, int(group.max(initial=-1)) + 1)
     return Leaks(sizes, counts, leaked)
-
-
-def _count_distinct(keys: NDArray[np.uint64]) -> int:
-    return len(set(keys.tolist()) - {NO_KEY})

@@ -85,9 +85,6 @@ def build_sample(example: Example, **values: Any) -> Sample:
     return {name: escape_terminal(v, 2000) if isinstance(v, str) else v for name, v in row.items()}
 
 
-_USED = "trained on, chosen on or calibrated on"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """The origin of a test set's predictions, and what their models have seen of it.
@@ -127,9 +124,21 @@ class Provenance:
             known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
             threshold = f", threshold {escape_terminal(model.threshold)}" if model.threshold else ""
             sources.append(f"{_display_model(model)} ({escape_terminal(known)}){threshold}")
-        pairs = zip(self.models, self.leaks, strict=True)
-        leaks = (line for model, leaks in pairs for line in _leak_lines(model, leaks))
-        return ("; ".join(sources), *self.notes, *leaks)
+        lines = ["; ".join(sources), *self.notes]
+        for model, leaks in zip(self.models, self.leaks, strict=True):
+            if leaks is None or model.seen is None:
+                lines.append(f"leaks: unknown for {_display_model(model)}: {model.reason}")
+                continue
+            bases = (escape_terminal(name) for name in model.seen.unknown_bases)
+            lines += (f"leaks: unknown for {name}, which training began with" for name in bases)
+            sizes, used = leaks.sizes, "trained on, chosen on or calibrated on"
+            if number := int(leaks.rows.sum()):
+                seen = f"they, their knowledge or their group were {used}"
+                lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
+            else:
+                everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
+                lines.append(f"leaks: none of {everything} was {used} by {_display_model(model)}")
+        return tuple(lines)
 
     @property
     def alerts(self) -> tuple[str, ...]:
@@ -164,22 +173,6 @@ def select_rows(
 
 def _display_model(model: UsedModel) -> str:
     return escape_terminal(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
-
-
-def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
-    if leaks is None or model.seen is None:
-        return [f"leaks: unknown for {_display_model(model)}: {model.reason}"]
-    lines = [
-        f"leaks: unknown for {escape_terminal(name)}, which training began with" for name in model.seen.unknown_bases
-    ]
-    sizes = leaks.sizes
-    if number := int(leaks.rows.sum()):
-        seen = f"they, their knowledge or their group were {_USED}"
-        lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
-    else:
-        everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
-        lines.append(f"leaks: none of {everything} was {_USED} by {_display_model(model)}")
-    return lines
 
 
 def leaks_table(provenance: Provenance, title: str) -> Table:

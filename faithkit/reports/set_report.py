@@ -86,9 +86,14 @@ def set_report(
         metrics |= {f"fitted/{name}": metric for name, metric in fitted.items()}
         notes.append(f"fitted: threshold of the best macro-F1 on {escape_terminal(refitted.fitted_on)}")
     sizes, first = Counter(sets), protocol.metrics[0]
-    tables = [_set_table(scored.metrics, fitted, sizes, protocol, title=title, dataset=dataset)]
     averaged = [name for name in sizes if name not in protocol.not_in_mean]
-    means = _published_means(averaged, dataset)
+    means = []  # of each published system over the sets, the best first; only of those with all figures
+    for row, _ in set_figures(dataset):
+        if averaged and all(row.get(name) is not None for name in averaged):
+            means.append((float(np.mean([row[name] for name in averaged])), str(row["system"])))
+    means.sort(reverse=True)
+    best_mean = means[0][0] if means else None
+    tables = [_set_table(scored.metrics, fitted, sizes, protocol, title=title, dataset=dataset, best_mean=best_mean)]
     if means and (mean := scored.metrics.get(f"{MEAN}/{first}")) is not None:
         place, head = sum(one > 100 * mean.value for one, _ in means) + 1, titles_of([first])[first]
         rows: list[Row] = [(f"{system} *", {head: one}) for one, system in means[:5]]
@@ -142,12 +147,6 @@ def _score(
     return ScoredMetrics(metrics=result.metrics, notes=(why,) if missing else ())
 
 
-def _published_means(names: Sequence[str], dataset: str) -> list[tuple[float, str]]:
-    """Computes the mean of each published system over the sets, the best first; only of those with all figures."""
-    rows = [row for row, _ in set_figures(dataset) if names and all(row.get(name) is not None for name in names)]
-    return sorted(((float(np.mean([row[name] for name in names])), row["system"]) for row in rows), reverse=True)
-
-
 def _set_table(
     metrics: Mapping[str, Metric],
     fitted: Mapping[str, Metric],
@@ -156,6 +155,7 @@ def _set_table(
     *,
     title: str,
     dataset: str,
+    best_mean: float | None,
 ) -> Table:
     figures, first = set_figures(dataset), protocol.metrics[0]
 
@@ -168,8 +168,7 @@ def _set_table(
         known = [float(row[name]) for row, _ in figures if row.get(name) is not None]
         rows.append((escape_terminal(name), cells(f"set/{name}", size, max(known, default=None))))
     if protocol.field:
-        means = _published_means([name for name in sets if name not in protocol.not_in_mean], dataset)
-        rows += [None, (bold(MEAN), cells(MEAN, "", means[0][0] if means else None))]
+        rows += [None, (bold(MEAN), cells(MEAN, "", best_mean))]
     columns = {"rows": "rows", **titles_of(protocol.metrics)}
     columns |= {name: name for name, has_any in {"fitted": fitted, BEST: figures}.items() if has_any}
     lines = ["95% intervals over groups" + "; at the detector's own threshold" * (first == "balanced_accuracy")]

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import MEDIAN, BaselineData
-from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
+from faithkit.baselines.word_overlap import mismatch_predictions
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
     NOTHING_FOUND,
@@ -29,7 +29,7 @@ from faithkit.pages.page_tables import (
     new_field_table,
 )
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
-from faithkit.records import UNPARSED, UNTYPED, Example, Prediction, Span
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.reports.report import Report, Rows, build_sample, select_rows
 from faithkit.reports.score_table import Cell, Row, Systems, part_rows, published_cells, score_table
 from faithkit.scores.board import Board
@@ -258,10 +258,14 @@ def span_report(
     data = baseline_data or BaselineData()
     threshold = data.fit_overlap("f1")
     chosen_on = f"threshold of {MISMATCH}, by response: chosen on {MEDIAN if threshold is None else data.name}"
+    marks_all = {
+        one.id: Prediction(id=one.id, label=HALLUCINATED, spans=(Span(start=0, end=len(one.response), label=UNTYPED),))
+        for one in examples
+    }
     baselines = {
         MISMATCH: ("mismatch_", mismatch_predictions(examples, threshold=threshold)),
-        "all characters": ("all_characters_", whole_predictions(examples)),
-        "no spans": ("no_spans_", empty_predictions(examples)),
+        "all characters": ("all_characters_", marks_all),
+        "no spans": ("no_spans_", {one.id: Prediction(id=one.id, label=FAITHFUL) for one in examples}),
     }
     for name, (prefix, found) in baselines.items():
         board.add(name, evaluate_spans(join_spans(examples, found)), is_baseline=True)
@@ -269,7 +273,36 @@ def span_report(
         if (difference := board.subtract("model", name, ["char_f1"]).get("char_f1")) is not None:
             metrics |= difference.to_metrics(f"{prefix}char_f1")
     systems = {name: board.metrics(name) for name in board.systems}
-    published = dataset if are_comparable(examples) else ""
+    tables = _figure_tables(systems, outcomes, dataset if are_comparable(examples) else "", title=title)
+    chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
+    if num_examples:
+        tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
+    samples = []
+    for example in chosen:
+        one = predictions[example.id]
+        marks = {"gold_spans": example.spans or (), "spans": one.spans}
+        shown = {name: mark_spans(example.response, spans) for name, spans in marks.items()}
+        samples.append(build_sample(example, gold=example.label, label=one.label, score=one.score, **shown))
+    unread = sum(predictions[example.id].label == UNPARSED for example in examples)
+    is_read = unread <= TOO_MANY_UNPARSED * len(examples)
+    return Report(
+        metrics=metrics,
+        conclusion=board.conclude("model", {"char_f1": "character F1"}) if is_read else None,
+        headline=(_headline_table(systems, title=title, is_read=is_read, note=escape_terminal(chosen_on)),),
+        tables=tuple(tables),
+        notes=summarise_notes(board.notes("model")),
+        samples=tuple(samples),
+        rescore=rescore,
+        shown=SHOWN,
+    )
+
+
+def _figure_tables(systems: Systems, outcomes: SpanOutcomes, published: str, *, title: str) -> list[Table]:
+    """Shows the figures of each level, then those by task, type and generator model.
+
+    Args:
+        published: The dataset to show published figures of; empty for none.
+    """
     # RAGTruth's release and other detectors call a response hallucinated when any span is predicted in it.
     inside = "response_by_spans_"
     by_any = {name.replace(inside, "response_"): one for name, one in systems["model"].items() if inside in name}
@@ -277,7 +310,7 @@ def span_report(
     tables = [
         level_table(
             level,
-            systems if level == "char" else both_rules | systems,
+            systems if level == "char" else {**both_rules, **systems},
             published_detectors(published, level),
             title=title,
         )
@@ -306,27 +339,7 @@ def span_report(
         tables.append(score_table(head, "type", ["n", *two], rows, no_wrap=["n"], show_edge=True))
     if outcomes.models.any():
         tables.append(parts_table("model/", two, title=f"{title} by generator model, percent"))
-    chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
-    if num_examples:
-        tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
-    samples = []
-    for example in chosen:
-        one = predictions[example.id]
-        marks = {"gold_spans": example.spans or (), "spans": one.spans}
-        shown = {name: mark_spans(example.response, spans) for name, spans in marks.items()}
-        samples.append(build_sample(example, gold=example.label, label=one.label, score=one.score, **shown))
-    unread = sum(predictions[example.id].label == UNPARSED for example in examples)
-    is_read = unread <= TOO_MANY_UNPARSED * len(examples)
-    return Report(
-        metrics=metrics,
-        conclusion=board.conclude("model", {"char_f1": "character F1"}) if is_read else None,
-        headline=(_headline_table(systems, title=title, is_read=is_read, note=escape_terminal(chosen_on)),),
-        tables=tuple(tables),
-        notes=summarise_notes(board.notes("model")),
-        samples=tuple(samples),
-        rescore=rescore,
-        shown=SHOWN,
-    )
+    return tables
 
 
 def prefix_metrics(prefix: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:

@@ -1,7 +1,7 @@
 """Builds the reports of a run's test sets and writes them: metrics.json, report.md, the page of answers, a summary."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,6 @@ def detection_reports(
     *,
     meta: Mapping[str, Any],
     baseline_data: BaselineData | None = None,
-    split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
     origins: Mapping[str, Provenance] | None = None,
@@ -78,7 +77,6 @@ def detection_reports(
     Args:
         sets: The labelled examples of each dataset, with their predictions.
         baseline_data: The rows that baselines are fitted on.
-        split: The first part of the metrics' names.
         origins: Where the predictions of each test set are from; None leaves it out.
     """
     reports: Reports = {}
@@ -88,7 +86,7 @@ def detection_reports(
         if not examples:
             continue
         by_id = {prediction.id: prediction for prediction in predictions}
-        title, origin = f"{split}/{name}", origins[name] if origins else None
+        title, origin = f"test/{name}", origins[name] if origins else None
         tested = {display_name(example.source, EMBEDDED if _is_embedded(meta) else None) for example in examples}
         options: dict[str, Any] = {
             "title": title,
@@ -115,22 +113,19 @@ def _is_embedded(meta: Mapping[str, Any]) -> bool:
     return any(isinstance(block, Mapping) and data_path(block) == EMBEDDED for block in blocks)
 
 
-def write_run_results(
-    run: RunFolder, reports: Reports, *, meta: Mapping[str, Any], split: str = "test"
-) -> dict[str, Metric]:
+def write_run_results(run: RunFolder, reports: Reports, *, meta: Mapping[str, Any]) -> dict[str, Metric]:
     """Writes metrics.json, report.md and the page of answers, and prints the headline of each test set.
 
     Args:
         meta: The block `meta` of metrics.json; its `config` has the `ReportOptions`, too.
-        split: The first part of the metrics' names.
     """
     metrics: dict[str, Metric] = {}
     facts: dict[str, Any] = {}
     for name, found in reports.items():
         for report in found:
-            metrics |= full_names(split, name, report.metrics)
+            metrics |= full_names("test", name, report.metrics)
             facts |= {name: report.facts} if report.facts else {}
-        if conclusion := _main_report(found).conclusion if found else None:
+        if conclusion := (found[-1] if found[-1].tables else found[0]).conclusion if found else None:
             facts[name] = {**facts.get(name, {}), "conclusion": conclusion.to_dict()}
     write_results(run.metrics, metrics, {**meta, "test_sets": facts} if facts else meta)
     write_reports(run, reports, ReportOptions.of(meta.get("config") or {}))
@@ -160,7 +155,7 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
     for name, found in reports.items():
         if not found:
             continue
-        main = _main_report(found)
+        main = found[-1] if found[-1].tables else found[0]  # of spans before labels, if any is predicted
         ordered = [main, *(report for report in found if report is not main)]  # the most important first
         headline = main.headline or main.tables[:1]
         tables = [table for one in ordered for table in one.tables if table not in headline]
@@ -173,9 +168,9 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
                 if rate in ("unparsed_rate", "invalid_rate") and metric.value > REPORTED_UNPARSED:
                     of = f"of the replies{' of ' * bool(judge)}{judge}"
                     first.append(f"unparsed: {metric.value:.1%} {of} could not be read")
-        first = _unique(first)
-        lines = _unique([*first, *(line for one in ordered for line in one.lines), *notes])
-        alerts = _unique([*main.alerts, *notes])
+        first = list(dict.fromkeys(first))
+        lines = list(dict.fromkeys([*first, *(line for one in ordered for line in one.lines), *notes]))
+        alerts = list(dict.fromkeys([*main.alerts, *notes]))
         left = len(alerts) - 6
         shown = [*first, *alerts[:6], *([f"note: {left} more in {REPORT}"] if left > 0 else [])]
         print_tables(*headline, *(tables if options.verbose else ()))
@@ -205,16 +200,7 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
             threshold = f", threshold {model['threshold']}" if model["threshold"] else ""
             about.append(f"Model: {model['path']} ({model['kind'] or 'not ours'}{threshold})")
         page = Path(options.page).expanduser() if options.page else run.path / PAGE
-        write_page(page, sets, title=title, about=_unique(about), texts=options.texts)
-
-
-def _main_report(reports: Sequence[Report]) -> Report:
-    """Chooses the report that is shown first: of spans before labels, if any is predicted."""
-    return reports[-1] if reports[-1].tables else reports[0]
-
-
-def _unique(lines: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(lines))
+        write_page(page, sets, title=title, about=list(dict.fromkeys(about)), texts=options.texts)
 
 
 def print_summary(run: RunFolder, options: ReportOptions, commands: Sequence[Command] = ()) -> None:

@@ -98,16 +98,37 @@ def _read(run: RunFolder) -> Run:
     run.script = script or run.script
     predictions = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
     curves = run.path / CURVES
+    scored: dict[str, Path] = {}  # the predictions files that an evaluation scored: one, or one of each dataset
+    if isinstance(benchmark := config.get("benchmark"), Mapping):
+        datasets = benchmark.get("datasets")
+        blocks = {benchmark.get("name"): config, **(datasets if isinstance(datasets, Mapping) else {})}
+        for name, block in blocks.items():
+            path = block.get("predictions") if isinstance(block, Mapping) else None
+            if isinstance(path, str) and Path(path).expanduser().is_file():
+                scored[str(name)] = Path(path).expanduser()
+            elif path:
+                problems.append(f"the predictions that it scored are no longer at {shorten(path)}")
+    # It began at the time of its folder's name, of the first line of its log, or of its configuration.
+    began, named = None, re.match(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)", run.path.resolve().name)
+    text = f"{named[1]} {named[2]}:{named[3]}:{named[4]}" if named else ""
+    if not named:
+        with suppress(OSError), run.log.open(encoding="utf-8", errors="replace") as file:
+            text = file.readline(100)[:19]
+    try:
+        began = datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        with suppress(OSError):
+            began = datetime.fromtimestamp(run.config.stat().st_mtime).replace(microsecond=0)
     return Run(
         folder=run.path,
         name=run.path.resolve().name,
         script=script,
         state=state_of(run, script, predictions.values(), has_results=meta is not None, has_config=has_config),
-        began=_began(run),
+        began=began,
         config=config,
         metrics=metrics,
         meta=meta or {},
-        predictions=_scored_predictions(config, problems) | predictions,
+        predictions=scored | predictions,
         curves=curves if curves.is_file() else None,
         problems=tuple(problems),
     )
@@ -138,40 +159,6 @@ def _read_metrics(run: RunFolder, problems: list[str]) -> tuple[dict[str, Metric
 
 def _reason(error: BaseException) -> str:
     return error.problem if isinstance(error, UserError) else shorten(str(error), 120)[1:-1]
-
-
-def _scored_predictions(config: Mapping[str, Any], problems: list[str]) -> dict[str, Path]:
-    """Finds the predictions files that an evaluation scored: one, or one for each of several datasets."""
-    benchmark = config.get("benchmark")
-    if not isinstance(benchmark, Mapping):
-        return {}
-    datasets = benchmark.get("datasets")
-    blocks = {benchmark.get("name"): config, **(datasets if isinstance(datasets, Mapping) else {})}
-    found = {}
-    for name, block in blocks.items():
-        path = block.get("predictions") if isinstance(block, Mapping) else None
-        if isinstance(path, str) and Path(path).expanduser().is_file():
-            found[str(name)] = Path(path).expanduser()
-        elif path:
-            problems.append(f"the predictions that it scored are no longer at {shorten(path)}")
-    return found
-
-
-def _began(run: RunFolder) -> datetime | None:
-    """Finds when a run began: from its folder's name, the first line of its log, or the time of its configuration."""
-    named = re.match(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)", run.path.resolve().name)
-    text = f"{named[1]} {named[2]}:{named[3]}:{named[4]}" if named else ""
-    if not named:
-        with suppress(OSError), run.log.open(encoding="utf-8", errors="replace") as file:
-            text = file.readline(100)[:19]
-    try:
-        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        pass
-    try:
-        return datetime.fromtimestamp(run.config.stat().st_mtime).replace(microsecond=0)
-    except OSError:
-        return None
 
 
 def read_curves(path: Path) -> dict[str, Curve]:

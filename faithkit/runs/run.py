@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -83,27 +84,21 @@ def state_of(run: RunFolder, script: str, predictions: Iterable[Path], *, has_re
     """
     if is_locked(run.path):
         return State.WORKING
-    if has_results or _has_ended(run, script, predictions):
-        return State.FINISHED
-    return State.RESUMABLE if has_config else State.BROKEN
-
-
-def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool:
-    """Checks whether a script without metrics.json has finished."""
+    has_ended = has_results  # not every script writes a metrics.json
     if script == GENERATE:  # a file's origin is written after its last row
         files = list(predictions)
-        return bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
-    if script in (AUDIT, COMPARE):
-        return (run.path / f"{script}.json").exists()
-    if script == EVALUATE:
-        return (run.path / "corpus.json").exists()  # benchmark=analysis
-    if script != CONSTRUCT:
-        return False
-    try:
-        content = json.loads((run.path / "manifest.json").read_bytes())
-        return bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return False
+        has_ended |= bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
+    elif script in (AUDIT, COMPARE):
+        has_ended |= (run.path / f"{script}.json").exists()
+    elif script == EVALUATE:
+        has_ended |= (run.path / "corpus.json").exists()  # benchmark=analysis
+    elif script == CONSTRUCT:
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+            content = json.loads((run.path / "manifest.json").read_bytes())
+            has_ended |= bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
+    if has_ended:
+        return State.FINISHED
+    return State.RESUMABLE if has_config else State.BROKEN
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

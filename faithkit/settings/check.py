@@ -34,19 +34,21 @@ class ScriptSettings(Block):
                     yield f"{key} has no effect {row.reason.format(s=self)}"
 
 
-def find_missing(script: ScriptSettings) -> Iterator[UserError]:
+def find_missing(settings: Any, prefix: str = "", script: ScriptSettings | None = None) -> Iterator[UserError]:
     """Yields what settings need outside of the command line: files, packages, hardware, accounts.
 
     These are the `Preflight` marks of keys and the method `preflight` of blocks, those within other blocks first.
+
+    Args:
+        settings: Those of a script, or a value within them.
+        prefix: The key of the value, which its own keys follow.
+        script: The settings that the value is part of; None for `settings`.
     """
-    yield from _missing_in(script, "", script)
-
-
-def _missing_in(settings: Any, prefix: str, script: ScriptSettings) -> Iterator[UserError]:
+    script = script or settings
     if isinstance(settings, Mapping | list):
         items = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
         for name, item in items:
-            yield from _missing_in(item, f"{prefix}{name}.", script)
+            yield from find_missing(item, f"{prefix}{name}.", script)
         return
     if not isinstance(settings, Block) and not is_dataclass(settings):
         return
@@ -57,7 +59,7 @@ def _missing_in(settings: Any, prefix: str, script: ScriptSettings) -> Iterator[
         for mark in field.metadata:
             if isinstance(mark, Preflight) and value is not None:
                 yield from mark.check(key, value)
-        yield from _missing_in(value, f"{key}.", script)
+        yield from find_missing(value, f"{key}.", script)
     if isinstance(settings, Block):
         yield from settings.preflight(script)
 
@@ -72,18 +74,14 @@ def check_settings(config: Mapping[str, Any], schema: type[Model]) -> Model:
     Raises:
         UserError: With every problem, as many as an error has lines for.
     """
-    settings, problems = _read(config, schema)
+    settings, problems = read_settings(config, schema)
     raise_problems(problems)
     assert settings is not None
     return settings
 
 
-def find_problems(config: Mapping[str, Any], schema: type[Block]) -> list[UserError]:
-    """Finds every wrong value; where all are valid, what the preflight checks find."""
-    return _read(config, schema)[1]
-
-
-def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None, list[UserError]]:
+def read_settings(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None, list[UserError]]:
+    """Reads a configuration; gives every wrong value or, where all are valid, what the preflight checks find."""
     try:
         settings = schema.model_validate(dict(config))
     except ValidationError as error:

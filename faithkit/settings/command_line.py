@@ -18,7 +18,7 @@ from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseExce
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
 from faithkit.files.run_folder import SWEEP_FILE, script_of
-from faithkit.settings.check import check_settings, find_problems
+from faithkit.settings.check import check_settings, read_settings
 from faithkit.settings.config_files import top_keys
 from faithkit.settings.overrides import NO_CHOICE, compose_config, parse_overrides, sweep_values
 
@@ -98,7 +98,7 @@ class CommandLine:
             with suppress(OmegaConfBaseException):
                 if not OmegaConf.missing_keys(cfg):  # which other values need
                     config: Any = OmegaConf.to_container(cfg, resolve=True)
-                    problems += find_problems(config, resolve_name(self.settings))
+                    problems += read_settings(config, resolve_name(self.settings))[1]
         raise join_problems(problems)
 
     def check(self, cfg: Any) -> Iterator[str]:

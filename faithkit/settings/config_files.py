@@ -18,10 +18,3 @@ def top_keys(config_name: str, configs: Path = CONFIGS) -> tuple[frozenset[str],
     text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
     keys = re.findall(r"^(?:  - )?(?:optional |override )?/?(\w+):", text, re.MULTILINE)
     return frozenset(keys) - {"defaults"}, frozenset(re.findall(r"^(\w+): (?:true|false)\b", text, re.MULTILINE))
-
-
-def documented_keys(config_name: str, configs: Path = CONFIGS) -> list[tuple[str, str, str]]:
-    """Lists the keys of an entry file that a comment explains: name, default and help."""
-    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
-    found = re.findall(r"^(\w+): (\S+) # (.+)$", text, re.MULTILINE)
-    return [(key, "" if value == "???" else value, explanation) for key, value, explanation in found]

@@ -134,7 +134,13 @@ def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError 
     """Sets a value as Hydra would; returns what is wrong with it, if anything."""
     key, value = override.key_or_group, override.value()
     parent = key.rpartition(".")[0]
-    is_open = _is_open(cfg, key, known) or _is_open(cfg, parent, known)
+    # A block of a dataset's options that the configuration files leave empty: the dataset checks what is set in it.
+    is_open = any(
+        block.rpartition(".")[2] == "options"
+        and block in known
+        and not any(name.startswith(f"{block}.") for name in known)
+        for block in (key, parent)
+    )
     is_new = is_open or override.is_add() or override.is_force_add()
     if not is_new and key not in known:
         return _no_such_key(cfg, key, known)
@@ -162,15 +168,6 @@ def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError 
             f"{shorten(override.input_line)} cannot be set: {problem}", hint="see every key with --cfg job"
         )
     return None
-
-
-def _is_open(cfg: Any, key: str, known: Sequence[str]) -> bool:
-    """Reports whether a key is a block of a dataset's options that the configuration files leave empty.
-
-    The dataset checks what is set in it.
-    """
-    is_options = key.rpartition(".")[2] == "options" and key in known
-    return is_options and not any(name.startswith(f"{key}.") for name in known)
 
 
 def _keys_in(block: Any, prefix: str = "") -> Iterator[str]:

@@ -243,16 +243,15 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     right: NDArray[np.bool_] | None = None
 
-    def score(self, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+    def score(self, *, num_resamples: int = 1000) -> ScoredMetrics:
         """Computes the metrics with 95% intervals."""
-        drawn = Resamples(self.groups, self.statistic, num_resamples=num_resamples, seed=seed)
+        drawn = Resamples(self.groups, self.statistic, num_resamples=num_resamples)
         found = drawn.metrics(self.kinds, self.n)
         return replace(found, notes=(*self.notes, *found.notes))
 
-    def subtract(self, other: "Evaluation", *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Difference]:
+    def subtract(self, other: "Evaluation", *, num_resamples: int = 1000) -> dict[str, Difference]:
         """Subtracts the metrics of another system on the same rows."""
-        options = {"num_resamples": num_resamples, "seed": seed}
-        one, two = (Resamples(self.groups, each.statistic, **options) for each in (self, other))
+        one, two = (Resamples(self.groups, each.statistic, num_resamples=num_resamples) for each in (self, other))
         return one.subtract(two, self.kinds)
 
 

@@ -181,15 +181,15 @@ def rouge(responses: Sequence[str], references: Sequence[str]) -> dict[str, Valu
     return {"rouge_1": one.f1, "rouge_2": two.f1, "rouge_l": longest}
 
 
-def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> Statistic:
-    """Makes a statistic of `distinct_1`, `distinct_2`, ....
+def distinct_n(groups: Groups, responses: Sequence[str]) -> Statistic:
+    """Makes a statistic of `distinct_1` and `distinct_2`.
 
     A group that is drawn twice brings no new n-grams, so a resample of whole groups would always have fewer than the
     data. Resamples are therefore scored to first order: a group's weight changes the number of different n-grams by
     those that no other group has (the jackknife's influence; Efron & Tibshirani 1993, ch. 11).
     """
     orders = []
-    for found in number_grams(list(map(apostrophe_words, responses)), max_order):
+    for found in number_grams(list(map(apostrophe_words, responses)), 2):
         group, kinds = groups.index[found.row], max(1, found.kinds)
         holder, held = np.divmod(np.unique(group * kinds + found.gram), kinds)
         alone = np.bincount(held, minlength=kinds)[held] == 1
