@@ -48,73 +48,54 @@ def open_run(
         check_resumed: Refuses new settings that the files of the run do not allow, before they are written.
     """
     with ExitStack() as stack:
+        is_first, overrides = process_rank() == 0, _overrides()
         if cfg.get("resume"):
-            run, config = _resume(cfg, schema, may_change, check_resumed, stack)
+            run, typed = RunFolder(str(cfg.get("resume"))), overrides or []
+            if is_first and run.config.exists():
+                stack.enter_context(run_lock(run.path))
+            config = read_config(run.config)
+            run.script = script_of(config)
+            changes = apply_overrides(run, config, resolve_config(cfg, throw_on_missing=False), typed, may_change)
+            trusted = [override for override in typed if override.lstrip("+").startswith("extensions=")]
+            check_names(config, named_in(trusted, config), place=str(run.config))
+            _check(config, schema)
+            check_resumed(run, config)
+            if is_first and changes:
+                write_config(run.config, config)
+                log_to(run.log)
+                log.info("resumed with %s", ", ".join(f"{key}={_text(value)}" for key, value in changes.items()))
         else:
-            run, config = _begin(cfg, kind, schema, stack)
+            config = resolve_config(cfg)
+            if overrides is None:  # called from Python, where the caller names the classes
+                _check(config, schema)
+            else:
+                check_names(config, named_in(overrides, config))
+            chosen = config.get("run_dir") if is_first else os.environ.get(RUN_DIR_VARIABLE) or config.get("run_dir")
+            if not chosen and not is_first:
+                hint = "under torchrun or srun set run_dir=PATH"
+                raise UserError("several processes, but no common run folder", hint=hint)
+            if chosen and is_first:
+                with disk_errors(str(chosen)):
+                    Path(str(chosen)).mkdir(parents=True, exist_ok=True)
+            path = Path(str(chosen)) if chosen else _new_folder(kind)
+            run = RunFolder(path, script=script_of(config))
+            if is_first:
+                stack.enter_context(run_lock(path))
+                if run.config.exists() and run.has_work():
+                    hint = f"go on with resume={path}, or choose another run_dir"
+                    raise UserError("this folder already holds a run", place=str(path), hint=hint)
+                run.checkpoints.mkdir(exist_ok=True)
+                write_config(run.config, config)
         os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
         is_new = not cfg.get("resume") and not config.get("run_dir")
         try:
             yield run, config
         except UserError:
-            if is_new and process_rank() == 0 and not run.has_work():
+            if is_new and is_first and not run.has_work():
                 shutil.rmtree(run.path, ignore_errors=True)  # a refused command leaves nothing
             raise
         except Interrupted as error:
             raise Interrupted(str(error) or resume_hint(script_of(config), run.path)) from error
-
-
-def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolder, dict[str, Any]]:
-    config, overrides = resolve_config(cfg), _overrides()
-    if overrides is None:  # called from Python, where the caller names the classes
-        _check(config, schema)
-    else:
-        check_names(config, named_in(overrides, config))
-    if process_rank() > 0:
-        chosen = os.environ.get(RUN_DIR_VARIABLE) or config.get("run_dir")
-        if not chosen:
-            hint = "under torchrun or srun set run_dir=PATH"
-            raise UserError("several processes, but no common run folder", hint=hint)
-        return RunFolder(chosen, script=script_of(config)), config
-    if config.get("run_dir"):
-        path = Path(str(config["run_dir"]))
-        with disk_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-    else:
-        path = _new_folder(kind)
-    stack.enter_context(run_lock(path))
-    run = RunFolder(path, script=script_of(config))
-    if run.config.exists() and run.has_work():
-        hint = f"go on with resume={path}, or choose another run_dir"
-        raise UserError("this folder already holds a run", place=str(path), hint=hint)
-    run.checkpoints.mkdir(exist_ok=True)
-    write_config(run.config, config)
-    return run, config
-
-
-def _resume(
-    cfg: Any,
-    schema: Any,
-    may_change: Sequence[str],
-    check_resumed: Callable[[RunFolder, Mapping[str, Any]], None],
-    stack: ExitStack,
-) -> tuple[RunFolder, dict[str, Any]]:
-    run, overrides = RunFolder(str(cfg.get("resume"))), _overrides() or []
-    is_first = process_rank() == 0
-    if is_first and run.config.exists():
-        stack.enter_context(run_lock(run.path))
-    config = read_config(run.config)
-    run.script = script_of(config)
-    changes = apply_overrides(run, config, resolve_config(cfg, throw_on_missing=False), overrides, may_change)
-    trusted = [override for override in overrides if override.lstrip("+").startswith("extensions=")]
-    check_names(config, named_in(trusted, config), place=str(run.config))
-    _check(config, schema)
-    check_resumed(run, config)
-    if is_first and changes:
-        write_config(run.config, config)
-        log_to(run.log)
-        log.info("resumed with %s", ", ".join(f"{key}={_text(value)}" for key, value in changes.items()))
-    return run, config
 
 
 def apply_overrides(

@@ -237,14 +237,9 @@ def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
     return found | {f"model/{m}/": outcomes.models == m for m in sorted(set(outcomes.models.tolist())) if m}
 
 
-def overall_statistic(outcomes: SpanOutcomes) -> Statistic:
-    """Makes a function of group weights for the metrics of all rows, without those of tasks, models and types."""
-    return _statistic(outcomes, np.ones(len(outcomes.gold), bool))
-
-
 def span_statistic(outcomes: SpanOutcomes) -> Statistic:
     """Makes a function of group weights for all metrics: rows are summed by group once."""
-    statistics = {prefix: _statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
+    statistics = {prefix: overall_statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
     sums = outcomes.groups.sums
     by_type = {
         f"type/{name}/char_recall": (sums(outcomes.type_hits[:, place]), sums(outcomes.type_marked[:, place]))
@@ -262,8 +257,12 @@ def span_statistic(outcomes: SpanOutcomes) -> Statistic:
     return values
 
 
-def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
-    """Makes the statistic of some rows; NaN on a resample without any of them."""
+def overall_statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_] | None = None) -> Statistic:
+    """Makes a function of group weights for the metrics of all rows, or of some; NaN on a resample without any of them.
+
+    Those of tasks, models and types are not computed.
+    """
+    rows = np.ones(len(outcomes.gold), bool) if rows is None else rows
     groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
     gold, called, scores = outcomes.gold[rows], outcomes.called[rows], outcomes.scores[rows]
     flagged = outcomes.flagged[rows]

@@ -26,11 +26,6 @@ PERFECT, MARKS_NOTHING = "perfect", "marks_nothing"
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
 
 
-def count_detected_spans(prediction: Prediction) -> int:
-    """Counts detected spans, overlapping ones as one; 1 for a hallucinated or unparsed label without spans."""
-    return len(merge_spans(prediction.spans)) or int(prediction.label != FAITHFUL)
-
-
 def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
     """Chooses one of several responses to a source and returns its position; None if no response is clean.
 
@@ -53,10 +48,10 @@ def tied_candidates(candidates: Sequence[Prediction], strategy: str) -> list[int
     if not candidates:
         raise UserError("there is no response to choose from", hint="give at least one candidate")
     by_score = strategy in (FEWEST_BY_SCORE, NONE_BY_SCORE)
-    keys = [
-        (count_detected_spans(c), 1.0 if c.score is None else c.score) if by_score else (count_detected_spans(c),)
-        for c in candidates
-    ]
+    # Overlapping spans count as one, and so does a hallucinated or unparsed label without spans.
+    counts = [len(merge_spans(one.spans)) or int(one.label != FAITHFUL) for one in candidates]
+    scores = [1.0 if one.score is None or not by_score else one.score for one in candidates]
+    keys = list(zip(counts, scores, strict=True))
     best = min(keys)
     if strategy in (NONE, NONE_BY_SCORE) and best[0]:
         return []

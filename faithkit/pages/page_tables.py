@@ -105,11 +105,6 @@ def format_percent(metric: Metric | None, *, bounds: bool = True) -> str:
     return format_metric(metric, digits=1, scale=100)
 
 
-def format_published(value: float | None) -> str:
-    """Formats a published figure, which is in percent already, to a tenth."""
-    return "-" if value is None else f"{value:.1f}"
-
-
 def format_p(value: float) -> str:
     """Formats a p-value to three digits; no test shows that it is 0."""
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"

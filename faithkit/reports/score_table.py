@@ -25,7 +25,6 @@ from faithkit.pages.page_tables import (
     format_metric,
     format_p,
     format_percent,
-    format_published,
     new_number_table,
 )
 from faithkit.scores.measures import LANGUAGE_MODEL
@@ -74,7 +73,7 @@ def score_table(
             elif isinstance(cell, int):
                 line.append(f"{cell:,}")
             else:
-                line.append(format_published(cell) if isinstance(cell, float) else cell)
+                line.append(f"{cell:.1f}" if isinstance(cell, float) else cell)
         lines.append(line)
     return new_number_table(
         title,

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.run_folder import SWEEP_FILE, RunFolder
+from faithkit.files.run_folder import SWEEP_FILE, RunFolder, script_of
 from faithkit.files.saved_config import read_config
-from faithkit.runs.run import Curve, Run, script_of, state_of
+from faithkit.runs.run import Curve, Run, state_of
 from faithkit.statistics.metric import Metric
 
 CURVES, STEP = "csv/metrics.csv", "step"
@@ -94,7 +94,7 @@ def _read(run: RunFolder) -> Run:
         problems.append(f"config.yaml cannot be read: {_reason(error)}" if run.config.exists() else "no config.yaml")
         stored = (meta or {}).get("config")  # its copy in metrics.json
         config, has_config = stored if isinstance(stored, dict) else {}, False
-    script = script_of(config)
+    script = script_of([key for key, value in config.items() if value], "")  # empty if config.yaml does not show it
     run.script = script or run.script
     predictions = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
     curves = run.path / CURVES

@@ -14,12 +14,7 @@ from faithkit.files.run_lock import is_locked
 from faithkit.statistics.metric import Metric
 
 TRAIN, EVALUATE, GENERATE, CONSTRUCT = "train", "evaluate", "generate", "construct"
-SCORE, AUDIT, COMPARE = "score", "audit", "compare"
-# A key by which the configuration of a script is recognised, checked in this order.
-SCRIPTS = {"pipeline": CONSTRUCT, "target": AUDIT, "benchmark": EVALUATE, "models": COMPARE, "columns": SCORE} | {
-    "decoding": GENERATE,
-    "callbacks": TRAIN,
-}
+AUDIT, COMPARE = "audit", "compare"
 IGNORED_SETTINGS = ("run_dir", "resume", "debug", "html", "hydra")  # they do not change what a run does
 
 Curve = list[tuple[int, float]]  # steps, each with its value
@@ -61,11 +56,6 @@ class Run:
     predictions: Mapping[str, Path] = field(default_factory=dict)
     curves: Path | None = None
     problems: tuple[str, ...] = ()
-
-
-def script_of(config: Mapping[str, Any]) -> str:
-    """Finds the script that a configuration belongs to; empty if unknown."""
-    return next((script for key, script in SCRIPTS.items() if config.get(key)), "")
 
 
 def parts_of(name: str) -> tuple[str, str, str]:

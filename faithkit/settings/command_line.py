@@ -113,8 +113,20 @@ class CommandLine:
         for key in last:
             if keys.count(key) > 1:
                 yield f"{key} is given {keys.count(key)} times: {last[key]} counts"
-        if cfg.get("resume") is not None:
-            self._check_resumed(cfg.resume)  # the run has a configuration, which is checked when it is opened
+        if (resume := cfg.get("resume")) is not None:  # the run's configuration is checked when it is opened
+            hint = "set resume to a run's folder"
+            if not isinstance(resume, str) or "\0" in resume or not resume:
+                raise UserError(f"resume is {shorten(resume)}", hint=hint)
+            file = Path(resume) / "config.yaml"
+            if not file.is_file():
+                if (Path(resume) / SWEEP_FILE).is_file():
+                    hint = f"this is a sweep, which goes on with: faithkit {self.config_name} -m resume={resume}"
+                raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
+            text = file.read_text(encoding="utf-8", errors="replace")[:1_000_000]
+            found = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)
+            if (made_by := script_of(found, self.config_name)) != self.config_name:
+                problem = f"this run is one of {made_by}, and cannot be resumed by {self.config_name}"
+                raise UserError(problem, place=resume, hint=f"faithkit {made_by} resume={resume}")
             return
         missing = sorted(OmegaConf.missing_keys(cfg))
         try:
@@ -167,23 +179,6 @@ class CommandLine:
             for _ in job.check(cfg):
                 pass
             use(cfg)
-
-    def _check_resumed(self, resume: Any) -> None:
-        """Refuses to resume what is not a run, or another script's."""
-        if not isinstance(resume, str) or "\0" in resume or not resume:
-            raise UserError(f"resume is {shorten(resume)}", hint="set resume to a run's folder")
-        config = Path(resume) / "config.yaml"
-        if not config.is_file():
-            hint = "set resume to a run's folder"
-            if (Path(resume) / SWEEP_FILE).is_file():
-                hint = f"this is a sweep, which goes on with: faithkit {self.config_name} -m resume={resume}"
-            raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
-        text = config.read_text(encoding="utf-8", errors="replace")[:1_000_000]
-        keys = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)
-        made_by = script_of(keys, self.config_name)
-        if made_by != self.config_name:
-            problem = f"this run is one of {made_by}, and cannot be resumed by {self.config_name}"
-            raise UserError(problem, place=resume, hint=f"faithkit {made_by} resume={resume}")
 
 
 def _without_missing(value: Any) -> Any:

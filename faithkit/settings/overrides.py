@@ -60,7 +60,19 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     Returns:
         The configuration with the block `hydra`, and a problem for each override that cannot be applied.
     """
-    overrides = _with_outside_benchmark(configs, overrides)
+    kept, added = list[Override](), list[str]()
+    for override in overrides:
+        is_plain = override.key_or_group == BENCHMARK and not (override.is_sweep_override() or override.is_delete())
+        name = override.value() if is_plain else None
+        if not isinstance(name, str) or name in (DETECTION, *choices_of(BENCHMARK, configs)):
+            kept.append(override)
+        elif (target := object_name(name)) or name in plugin_names(DATASETS):  # the keys that read another's dataset
+            name = target.rpartition(":")[2] if target else name
+            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}"]
+            added += [f"+{BENCHMARK}._target_={target}"] if target else []
+        else:
+            kept.append(override)
+    overrides = [*parse_overrides(added)[0], *kept]
     last = {override.key_or_group: override for override in overrides}
     groups = {  # a block of keys for a group's name sets values
         key: one
@@ -87,24 +99,6 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
         if key not in groups and (problem := _set_value(cfg, override, known)):
             problems.append(problem)
     return cfg, problems
-
-
-def _with_outside_benchmark(configs: Path, overrides: Sequence[Override]) -> list[Override]:
-    """Replaces `benchmark=NAME` or `benchmark=module:Class` by the keys that read this dataset of another package."""
-    kept, added = list[Override](), list[str]()
-    for override in overrides:
-        is_plain = override.key_or_group == BENCHMARK and not (override.is_sweep_override() or override.is_delete())
-        name = override.value() if is_plain else None
-        if not isinstance(name, str) or name in (DETECTION, *choices_of(BENCHMARK, configs)):
-            kept.append(override)
-        elif target := object_name(name):
-            name = target.rpartition(":")[2]
-            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}", f"+{BENCHMARK}._target_={target}"]
-        elif name in plugin_names(DATASETS):
-            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}"]
-        else:
-            kept.append(override)
-    return [*parse_overrides(added)[0], *kept]
 
 
 def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:

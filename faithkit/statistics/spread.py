@@ -42,9 +42,15 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
         spread = Spread.uniform(0.0, 1)
     elif num_groups <= MAX_GROUPS:
         rows, positive = np.repeat(kinds, sizes, axis=0).T
-        spread = measure_spreads(lambda weights: {"share": (weights @ positive) / (weights @ rows)}, num_groups)[
-            "share"
-        ]
+
+        def statistic(weights: Values) -> dict[str, Values]:
+            return {"share": (weights @ positive) / (weights @ rows)}
+
+        left_out, whole = statistic(1.0 - np.eye(num_groups)), statistic(np.ones((1, num_groups)))
+        spread = Spread.from_leave_one_out(left_out["share"], float(whole["share"][0]))
+        if not spread.error:
+            defining = count_defining_groups(statistic, num_groups, ["share"])
+            spread = replace(spread, num_defining=defining["share"])
     else:
         generator, samples = np.random.default_rng(seed), []
         chunk_size = max(1, MAX_WEIGHTS // len(kinds))
@@ -126,19 +132,6 @@ class Spread:
         few = 2 * large.sum() < num_moving and abs(parts[~large].sum()) <= 0.1 * abs(parts.sum())
         num_differing = min(int(large.sum()) if few else num_moving, defining)
         return cls(float(error), num_moving, float(num_carrying), num_differing, defining)
-
-
-def measure_spreads(statistic: Statistic, count: int) -> dict[str, Spread]:
-    """Computes the spread of each metric by leaving each of `count` groups out once."""
-    values = statistic(np.ones((1, count)))
-    spreads = {
-        name: Spread.from_leave_one_out(left_out, float(values[name][0]))
-        for name, left_out in statistic(1.0 - np.eye(count)).items()
-    }
-    if constant := [name for name, spread in spreads.items() if not spread.error]:
-        for name, defining in count_defining_groups(statistic, count, constant).items():
-            spreads[name] = replace(spreads[name], num_defining=defining)
-    return spreads
 
 
 def count_defining_groups(statistic: Statistic, count: int, names: Collection[str]) -> dict[str, int]:

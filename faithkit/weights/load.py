@@ -7,7 +7,7 @@ are refused here. Call these functions within `faithkit.weights.resolve.loading`
 import logging
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -127,7 +127,19 @@ def load_model(
         )
     if getattr(model, "_hf_peft_config_loaded", False):  # of a hub name, which was not checked before
         raise _with_adapters(source)
-    _check_report(model, report, source, head_may_be_new=head_may_be_new)
+    if mismatched := sorted(report["mismatched_keys"]):
+        name, found, expected = mismatched[0]
+        problem = f"{name} has the shape {tuple(found)} in the weights and {tuple(expected)} by config.json"
+        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=REPAIR_HINT)
+    missing = sorted(report["missing_keys"])
+    new = [name for name in missing if head_may_be_new and not _in_encoder(model, name)]
+    if lost := [name for name in missing if name not in new]:
+        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=REPAIR_HINT)
+    unexpected = sorted(name for name in report["unexpected_keys"] if not LEFT_OUT.search(name))
+    if extra := [name for name in unexpected if not head_may_be_new or _in_encoder(model, name)]:
+        problem = f"the weights have {extra[0]}{_others(extra)}, for which the model has no place"
+        raise UserError(problem, place=source, hint=REPAIR_HINT)
+    log_new_tensors(new, source)
     return model
 
 
@@ -156,23 +168,6 @@ def build_empty(model_class: Any, config: Any) -> Any:
     build = getattr(model_class, "from_config", None) or model_class._from_config
     with torch.device("meta"), torch.random.fork_rng(devices=[]):  # keeps the seed unchanged
         return build(config).float()
-
-
-def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_may_be_new: bool) -> None:
-    mismatched = sorted(report["mismatched_keys"])
-    if mismatched:
-        name, found, wanted = mismatched[0]
-        problem = f"{name} has the shape {tuple(found)} in the weights and {tuple(wanted)} by config.json"
-        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=REPAIR_HINT)
-    missing = sorted(report["missing_keys"])
-    new = [name for name in missing if head_may_be_new and not _in_encoder(model, name)]
-    if lost := [name for name in missing if name not in new]:
-        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=REPAIR_HINT)
-    unexpected = sorted(name for name in report["unexpected_keys"] if not LEFT_OUT.search(name))
-    if extra := [name for name in unexpected if not head_may_be_new or _in_encoder(model, name)]:
-        problem = f"the weights have {extra[0]}{_others(extra)}, for which the model has no place"
-        raise UserError(problem, place=source, hint=REPAIR_HINT)
-    log_new_tensors(new, source)
 
 
 def log_new_tensors(names: Collection[str], source: str) -> None:

@@ -135,17 +135,15 @@ class RescaledBertScore:
         return (found["bertscore_f1"] - self.baseline) / (1 - self.baseline)
 
 
-def published_baseline(encoder: str, num_layers: int | None) -> float | None:
-    """Finds the baseline of an encoder, a folder or hub name, by the last part of its name."""
-    return BASELINES.get((PurePath(encoder).name, num_layers or 0))
-
-
 def load_with_baseline(
     encoder: str, num_layers: int | None, baseline: float | None = None
 ) -> tuple[BertScore, float | None]:
-    """Loads an encoder, and finds its baseline: the given one, else the published one, if there is one."""
+    """Loads an encoder, and finds its baseline: the given one, else the published one, if there is one.
+
+    An encoder, a folder or hub name, is known by the last part of its name.
+    """
     if baseline is None:
-        baseline = published_baseline(encoder, num_layers)
+        baseline = BASELINES.get((PurePath(encoder).name, num_layers or 0))
     return BertScore.load(encoder, num_layers=num_layers), baseline
 
 

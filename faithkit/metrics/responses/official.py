@@ -52,26 +52,15 @@ class OfficialMetrics:
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> tuple[dict[str, Values], Q2Scores | None]:
         """Columns of each pair by name, and what Q2 asked."""
         lowered = [text.lower() for text in knowledge]
-        columns = {"official_f1": token_f1(responses, lowered), "official_bleu": sentence_bleu(responses, lowered)}
+        [shared] = count_shared_grams(list(map(content_tokens, responses)), list(map(content_tokens, lowered)))
+        in_sentences = bleu(bleu_counts(responses, lowered), smooth_no_match=True)  # as sacrebleu 1.4 did
+        columns = {"official_f1": shared.f1, "official_bleu": in_sentences}
         if self.bert_score is not None:
             columns["official_bertscore"] = self.bert_score.score(responses, lowered)
         if self.q2 is None:
             return columns, None
         found = self.q2.score(responses, knowledge)
         return columns | {"official_q2_f1": found.f1, "official_q2_nli": found.nli}, found
-
-
-def token_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-    """Computes the F1 of spaCy's content tokens of each pair [N]."""
-    [shared] = count_shared_grams(
-        [content_tokens(text) for text in responses], [content_tokens(text) for text in knowledge]
-    )
-    return shared.f1
-
-
-def sentence_bleu(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-    """Computes BLEU of each response by itself [N], from 0 to 100, as sacrebleu 1.4 did."""
-    return bleu(bleu_counts(responses, knowledge), smooth_no_match=True)
 
 
 def content_tokens(text: str) -> list[str]:

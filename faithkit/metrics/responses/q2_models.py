@@ -177,8 +177,6 @@ class SpacyCandidates:
         return found
 
 
-# A question with one of these asks the reader or the speaker about themselves: no text answers it.
-PERSONAL = frozenset("i me my mine myself you your yours yourself yourselves".split())
 QUESTION_TOKENS_CPU, QUESTION_TOKENS_GPU = 512, 32_768
 
 
@@ -188,11 +186,6 @@ class Questions(Protocol):
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
         """Gives several questions for each answer in its context, the likeliest first."""
         ...
-
-
-def is_personal(question: str) -> bool:
-    """Checks whether a question is about the person who asks or is asked."""
-    return not PERSONAL.isdisjoint(apostrophe_words(question))
 
 
 class Seq2SeqQuestions:
