@@ -29,7 +29,6 @@ __all__ = [
     "read_jsonl",
     "read_numbered_jsonl",
     "read_predictions",
-    "stream_predictions",
     "write_json",
     "write_jsonl",
 ]
@@ -241,12 +240,6 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     if not found:
         raise UserError("the file contains no predictions", place=str(path), hint="check that it was written whole")
     return found
-
-
-def stream_predictions(path: str | Path) -> Iterator[Prediction]:
-    """Yields the predictions of a file of any size; duplicate ids are not detected."""
-    for line, row in read_numbered_jsonl(path):
-        yield parse_prediction(row, f"{path}, line {line}")
 
 
 def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:

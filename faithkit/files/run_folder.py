@@ -99,14 +99,14 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
-def log_to(path: Path, *, append: bool = True) -> None:
+def log_to(path: Path) -> None:
     """Sends log messages to the run's log file and, without times, to the terminal; those in FILE_ONLY to the file."""
     make_folder(path.parent)
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
     with disk_errors(path):
-        file = _LogFile(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
+        file = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(logging.Formatter("%(message)s"))

@@ -87,12 +87,6 @@ class JudgeError:
         with np.errstate(invalid="ignore"):
             return found / (found + missed), alarms / (alarms + passed)
 
-    @property
-    def num_groups(self) -> tuple[int, int]:
-        """The groups with hallucinated and with faithful rows."""
-        found, missed, alarms, passed = self.table.T
-        return int((found + missed > 0).sum()), int((alarms + passed > 0).sum())
-
     def metrics(self, *, num_resamples: int = 1000) -> dict[str, Metric]:
         """`recall` and `false_alarms` with their intervals."""
         groups = Groups(np.arange(len(self.table)), len(self.table))
@@ -139,7 +133,9 @@ def corrected_rate(called: Values, groups: Sequence[str], error: JudgeError, *, 
     recall, alarms = error.rates(weights[1])
     called_sums = weights[0] @ table
     shares = (called_sums[:, 0] / called_sums[:, 1], recall, alarms)
-    counts = (response_groups.count, *error.num_groups)
+    found, missed, false_alarms, passed = error.table.T
+    with_label = (int((found + missed > 0).sum()), int((false_alarms + passed > 0).sum()))  # hallucinated, faithful
+    counts = (response_groups.count, *with_label)
     samples = _solve(*(_spread(one, count, draw) for one, count in zip(shares, counts, strict=True)))
     defined = samples[np.isfinite(samples)]
     if len(defined) < (1 - 0.01) * num_resamples:  # with more undefined ones nothing is known about the rate

@@ -54,14 +54,12 @@ def write_page(
     title: str,
     about: Sequence[str] = (),
     texts: bool = True,
-    max_rows: int = MAX_ROWS,
 ) -> None:
     """Writes the page, replacing the file in one step; the same input gives the same bytes.
 
     Args:
         about: Lines under the title, such as the model and the run.
         texts: With knowledge, history and response of each example.
-        max_rows: Rows of a test set that are shown; of more, mistakes come first.
 
     Raises:
         UserError: Examples and predictions do not belong together.
@@ -79,9 +77,9 @@ def write_page(
                 misfits += 1
         if misfits:
             notes.append(f"Of {one.name} the marks of {misfits:,} predictions reach beyond their answers: not shown.")
-        if len(pairs) > max_rows:
-            pairs = keep_first(pairs, lambda pair: pair[1].label == gold_label(pair[0]), max_rows)
-            notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
+        if len(pairs) > MAX_ROWS:
+            pairs = keep_first(pairs, lambda pair: pair[1].label == gold_label(pair[0]), MAX_ROWS)
+            notes.append(f"Of {one.name} {MAX_ROWS:,} of {len(one.examples):,} answers are here, mistakes first.")
         facts = []
         for name, head in FACTS.items():
             if any(example.meta.get(name) for example in one.examples):

@@ -245,10 +245,10 @@ def _texts(column: Column) -> list[str]:
     return [str(cell) for cell in (column.header, *column.cells)]
 
 
-def print_tables(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
+def print_tables(*tables: Table, file: TextIO | None = None) -> None:
     """Prints tables: in colour on a terminal, else as plain text that every encoding takes, 80 columns or `COLUMNS`."""
     stream = file or sys.stdout
-    console = Console(file=stream, width=width)
+    console = Console(file=stream)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if console.is_terminal and encoding.lower().startswith("utf"):
         for table in tables:

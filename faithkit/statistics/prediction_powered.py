@@ -83,11 +83,6 @@ class Verdicts:
         """Marks the labelled responses [N]."""
         return np.isfinite(self.labels)
 
-    @property
-    def num_groups(self) -> int:
-        """Counts the groups with a labelled response."""
-        return len(np.unique(self.groups.index[self.labelled]))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabelSums:
@@ -127,7 +122,7 @@ class LabelSums:
             total=total,
             num_labels=int(known.sum()),
             num_hallucinated=int(rows.labels[known].sum()),
-            num_groups=rows.num_groups,
+            num_groups=len(np.unique(rows.groups.index[known])),
             error=jackknife_error,
         )
 

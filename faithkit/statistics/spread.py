@@ -19,7 +19,7 @@ from faithkit.statistics.metric import PROPORTION, UPPER_QUANTILE, Metric, Metri
 from faithkit.statistics.quantiles import beta_quantile, student_cdf, student_quantile
 
 
-def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
+def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int) -> Metric | None:
     """Computes the hallucinated share with its interval, as `bootstrap` does from rows; None without rows.
 
     Counts add up over shards, and there are few kinds of groups however many rows there are, so no row is held.
@@ -52,7 +52,7 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
             defining = count_defining_groups(statistic, num_groups, ["share"])
             spread = replace(spread, num_defining=defining["share"])
     else:
-        generator, samples = np.random.default_rng(seed), []
+        generator, samples = np.random.default_rng(0), []
         chunk_size = max(1, MAX_WEIGHTS // len(kinds))
         for start in range(0, num_resamples, chunk_size):
             drawn = generator.multinomial(num_groups, sizes / num_groups, min(chunk_size, num_resamples - start))
