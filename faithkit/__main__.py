@@ -46,24 +46,16 @@ def main() -> None:
     if name in ("--help", "-h"):
         print(usage())
     elif name == "--version":
-        print(_version())
+        try:
+            print(version("faithkit"))
+        except PackageNotFoundError:
+            print("faithkit is not installed: this is a checkout")
     elif name not in COMMANDS:
-        sys.exit(_unknown(name))
+        print(f"error: faithkit has no command {name!r}\n  hint: {choice_hint(name, COMMANDS)}", file=sys.stderr)
+        sys.exit(2)
     else:
         sys.argv = [f"faithkit {name}", *sys.argv[2:]]
         runpy.run_module(f"faithkit_workflows.{name}", run_name="__main__", alter_sys=True)
-
-
-def _unknown(name: str) -> int:
-    print(f"error: faithkit has no command {name!r}\n  hint: {choice_hint(name, COMMANDS)}", file=sys.stderr)
-    return 2
-
-
-def _version() -> str:
-    try:
-        return version("faithkit")
-    except PackageNotFoundError:
-        return "faithkit is not installed: this is a checkout"
 
 
 if __name__ == "__main__":

@@ -15,13 +15,11 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.records import Example, Turn, passage_text
 
-MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
 ALIASES = {"context": "knowledge", "answer": "response"}  # other names of arguments
 QUESTION, HISTORY = "question", "history"
 ALL = "all"  # windows of long knowledge
 TEXT_HINT = 'give a text, such as "The Danube is long."'
-PASSAGES_HINT = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
 # How Python, numpy and pandas write a missing value.
 MISSING = ("None", "nan", "np.float64(nan)", "<NA>", "NaT")
 TURNS_HINT = 'give texts, or turns such as ("user", "Is it long?") or {"role": "user", "content": "Is it long?"}'
@@ -154,12 +152,13 @@ def read_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def read_count(name: str, value: Any, *, least: int = 1) -> int | None:
+def read_count(name: str, value: Any) -> int | None:
     """Reads a whole number, numpy's too; None stays None."""
     if value is None:
         return None
-    if not _is_number(value, Integral) or not least <= value <= MOST:
-        raise wrong(name, f"a whole number of {least} or more", value, f"use {name}=64, or leave it out")
+    # At most what fits into the arrays that are planned with it.
+    if not _is_number(value, Integral) or not 1 <= value <= 2**31 - 1:
+        raise wrong(name, "a whole number of 1 or more", value, f"use {name}=64, or leave it out")
     return int(value)
 
 
@@ -219,7 +218,12 @@ def read_text(name: str, value: Any, place: str | None = None) -> str:
     """Reads a text that is not empty."""
     if isinstance(value, str) and value and not value.isspace():
         return value
-    raise wrong(name, "text that is not empty", value, _text_hint(value), place)
+    hint = TEXT_HINT
+    if isinstance(value, bytes | bytearray):
+        hint = 'decode it: .decode("utf-8")'
+    elif shorten(value) in MISSING:
+        hint = 'give a text; in pandas leave out rows without one: frame.dropna(subset=["..."])'
+    raise wrong(name, "text that is not empty", value, hint, place)
 
 
 def read_passages(name: str, value: Any, place: str | None = None) -> list[str]:
@@ -229,9 +233,16 @@ def read_passages(name: str, value: Any, place: str | None = None) -> list[str]:
     """
     if isinstance(value, str) or not is_list(value):
         return [read_text(name, value, place)]
-    passages = [read_text(name, _passage_text(name, passage, place), place) for passage in value]
+    passages = []
+    for passage in value:
+        try:
+            text = passage_text(passage)
+        except UserError as error:
+            raise UserError(f"{name}: a passage is {error.problem}", place=place, hint=error.hint) from None
+        passages.append(read_text(name, text, place))
     if not passages:
-        raise wrong(name, "text that is not empty", value, PASSAGES_HINT, place)
+        hint = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
+        raise wrong(name, "text that is not empty", value, hint, place)
     return list(dict.fromkeys(passages))
 
 
@@ -239,7 +250,19 @@ def read_turns(name: str, value: Any, place: str | None = None) -> list[tuple[st
     """Reads turns, the oldest first, as speaker (None if none is named) and text."""
     if not is_list(value):
         raise wrong(name, "text or turns", value, TURNS_HINT, place)
-    return [_read_turn(name, turn, place) for turn in value]
+    found = []
+    for turn in value:
+        speaker, text = None, turn
+        if isinstance(turn, Turn):
+            speaker, text = turn.speaker, turn.text
+        elif isinstance(turn, Mapping):
+            speaker, text = turn.get("speaker", turn.get("role")), turn.get("text", turn.get("content"))
+        elif isinstance(turn, tuple) and len(turn) == 2:
+            speaker, text = turn
+        if not isinstance(text, str) or not isinstance(speaker, str | None):
+            raise wrong(name, "text, or turns that are texts or (speaker, text)", turn, TURNS_HINT, place)
+        found.append((speaker, text))
+    return found
 
 
 def read_names(name: str, value: Any) -> list[str] | None:
@@ -257,34 +280,6 @@ def read_examples(examples: Any) -> Sequence[Example]:
             hint = "make records: faithkit.records.Example(id=..., knowledge=..., response=..., ...)"
             raise wrong("examples", "Example records", example, hint, f"item {number}")
     return found
-
-
-def _passage_text(name: str, passage: Any, place: str | None) -> Any:
-    try:
-        return passage_text(passage)
-    except UserError as error:
-        raise UserError(f"{name}: a passage is {error.problem}", place=place, hint=error.hint) from None
-
-
-def _read_turn(name: str, turn: Any, place: str | None) -> tuple[str | None, str]:
-    speaker, text = None, turn
-    if isinstance(turn, Turn):
-        speaker, text = turn.speaker, turn.text
-    elif isinstance(turn, Mapping):
-        speaker, text = turn.get("speaker", turn.get("role")), turn.get("text", turn.get("content"))
-    elif isinstance(turn, tuple) and len(turn) == 2:
-        speaker, text = turn
-    if not isinstance(text, str) or not isinstance(speaker, str | None):
-        raise wrong(name, "text, or turns that are texts or (speaker, text)", turn, TURNS_HINT, place)
-    return speaker, text
-
-
-def _text_hint(value: Any) -> str:
-    if isinstance(value, bytes | bytearray):
-        return 'decode it: .decode("utf-8")'
-    if shorten(value) in MISSING:
-        return 'give a text; in pandas leave out rows without one: frame.dropna(subset=["..."])'
-    return TEXT_HINT
 
 
 def read_columns(columns: Mapping[str, Any], first: str) -> dict[str, list[Any]]:

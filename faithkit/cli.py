@@ -22,7 +22,7 @@ from faithkit import signals
 from faithkit.arguments import ALIASES
 from faithkit.errors import MAX_LINES, LimitExceeded, UserError, nearest, shorten
 from faithkit.packages import missing_name, missing_package, require
-from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys, top_keys
+from faithkit.settings.config_files import CONFIGS, choices_of, top_keys
 from faithkit.signals import Interrupted
 
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
@@ -77,24 +77,24 @@ class CommandParser(argparse.ArgumentParser):
             UserError: An option is unknown, or its value is missing or wrong.
         """
         end = list(arguments).index("--") if "--" in arguments else len(arguments)
-        given = [option for argument in arguments[:end] for option in self._as_option(argument)]
+        given = []
+        for argument in arguments[:end]:
+            name, is_pair, value = argument.partition("=")
+            is_flag = self._is_flag.get(f"--{name}") if is_pair else None
+            if is_flag is None:
+                given.append(argument)
+            elif not is_flag:
+                given.append(f"--{argument}")
+            elif value not in ("true", "false"):
+                raise UserError(f"{name} is {shorten(value)}", hint=f"{name}=true or {name}=false")
+            elif value == "true":
+                given.append(f"--{name}")
         options, others = self.parse_known_args([*given, *arguments[end:]])
         if others:
             close = nearest(others[0].partition("=")[0], list(self._is_flag), 1) if others[0].startswith("-") else []
             hint = f"did you mean {close[0]}?" if close else f"{self.prog} --help"
             raise UserError(f"unknown option {shorten(others[0])}", hint=hint)
         return options
-
-    def _as_option(self, argument: str) -> list[str]:
-        name, is_pair, value = argument.partition("=")
-        is_flag = self._is_flag.get(f"--{name}") if is_pair else None
-        if is_flag is None:
-            return [argument]
-        if not is_flag:
-            return [f"--{argument}"]
-        if value not in ("true", "false"):
-            raise UserError(f"{name} is {shorten(value)}", hint=f"{name}=true or {name}=false")
-        return [f"--{name}"] * (value == "true")
 
     def error(self, message: str) -> NoReturn:
         """Explains a wrong option."""
@@ -165,7 +165,11 @@ def run_script(
     """
     with _interruptible():
         if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-            _print_help(help_text(doc, groups, config_name))
+            try:
+                print(help_text(doc, groups, config_name), flush=True)
+            except BrokenPipeError:  # the reader has ended, as `head` does
+                # Or Python would report it again at exit.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(DONE)
         try:
             sys.argv[1:] = prepare(as_keys(sys.argv[1:], config_name))
@@ -192,13 +196,14 @@ def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: st
     # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     gc.disable()  # until the work begins: collecting garbage took a tenth of a refusal
-    from faithkit.settings.command_line import CommandLine, print_notes
+    from faithkit.settings.command_line import CommandLine
 
     line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
 
     def run_job(job: CommandLine, environment: Mapping[str, str]) -> None:
         cfg = job.compose()
-        print_notes(job.check(cfg))
+        for note in job.check(cfg):
+            print(f"note: {note}", file=sys.stderr)
         gc.enable()
         with _environment(environment):
             main(cfg)
@@ -251,28 +256,23 @@ def _end(error: Exception, debug: bool) -> NoReturn:
     sys.exit(USER_ERROR)
 
 
-def _print_help(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # the reader has ended, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would report it again at exit
-
-
 def help_text(doc: str, groups: tuple[str, ...], config_name: str) -> str:
     """Writes the help of a script: what it does, its commands, the choices of each group, and its keys."""
     lines = [doc.strip(), "", *(["Choices:"] if groups else [])]
     for group in groups:
         lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
     lines += ["", "Keys:"]
-    for key, value, explanation in documented_keys(config_name):
+    text = (CONFIGS / f"{config_name}.yaml").read_text(encoding="utf-8")
+    for key, default, explanation in re.findall(r"^(\w+): (\S+) # (.+)$", text, re.MULTILINE):
+        value = "" if default == "???" else default
         lines.append(_wrap(f"  {f'{key}={value}':<26} ", explanation.split(" ")))
     return "\n".join(lines) + HELP_END.rstrip()
 
 
-def _wrap(head: str, words: list[str], width: int = 100) -> str:
+def _wrap(head: str, words: list[str]) -> str:
     lines, line = [], head
     for word in words:
-        if len(line) + len(word) > width:
+        if len(line) + len(word) > 100:
             lines.append(line.rstrip())
             line = " " * len(head)
         line += word + " "
@@ -283,12 +283,20 @@ def explain(error: BaseException) -> str | None:
     """Explains an error to the user in at most five lines; None if the mistake is not the user's."""
     kind = type(error).__name__
     if isinstance(error, UserError):
-        return _at_most_five_lines(str(error))
+        return "\n".join(str(error).splitlines()[:MAX_LINES])
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some space; what is written already is whole"
         return _file_problem(f"no space left to write: {error.strerror}", error, hint)
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return _file_problem(*_explain_permission(error))
+        path = Path(os.fsdecode(error.filename)).absolute() if error.filename else Path.cwd()
+        folders = (folder for folder in reversed(path.parents) if folder.is_dir() and not os.access(folder, os.X_OK))
+        if (closed := next(folders, None)) is not None:
+            hint = f"ask its owner for it: chmod o+rx {closed}"
+            return _file_problem(f"no permission to enter {closed}", error, hint)
+        if os.path.lexists(path) and not os.access(path, os.R_OK):
+            hint = f"ask its owner for it: chmod o+r {path}, or give another path"
+            return _file_problem("no permission to read", error, hint)
+        return _file_problem("no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder")
     if isinstance(error, ModuleNotFoundError) and (package := missing_name(error)):
         return str(missing_package("this command", package))
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
@@ -296,42 +304,21 @@ def explain(error: BaseException) -> str | None:
     if kind == "DistBackendError" or (kind == "RuntimeError" and "/gloo/" in str(error)):
         hint = "resume=RUN goes on, on fewer nodes as well; trainer.timeout_seconds sets the timeout"
         return f"lost connection to another process of this command, or to its node\n  hint: {hint}"
-    if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
-        return _at_most_five_lines(_explain_override(error))
-    return None
-
-
-def _explain_permission(error: OSError) -> tuple[str, OSError, str]:
-    """Explains which permission is missing: to enter a folder, to read a file, or to write."""
-    path = Path(os.fsdecode(error.filename)).absolute() if error.filename else Path.cwd()
-    closed = next(
-        (folder for folder in reversed(path.parents) if folder.is_dir() and not os.access(folder, os.X_OK)), None
-    )
-    if closed is not None:
-        return f"no permission to enter {closed}", error, f"ask its owner for it: chmod o+rx {closed}"
-    if os.path.lexists(path) and not os.access(path, os.R_OK):
-        return "no permission to read", error, f"ask its owner for it: chmod o+r {path}, or give another path"
-    return "no permission to write", error, "set run_dir (or FAITHKIT_HOME) to another folder"
+    if type(error).__module__.split(".")[0] not in ("hydra", "omegaconf"):
+        return None
+    # Hydra wraps errors: the innermost cause is what is wrong, the outermost names the override.
+    text, cause = str(error).splitlines()[0], error.__cause__
+    while cause is not None:
+        text = f"{text} ({str(cause).splitlines()[0]})"
+        cause = cause.__cause__
+    explained = f"{shorten(text, 300)[1:-1]}\n  hint: see the choices with --help, and every key with --cfg job"
+    if choice := re.search(r"Could not find '(\w+)/(\w+)'", text):
+        explained = f"{choice[1]} has no choice {choice[2]!r}\n  hint: use one of {', '.join(choices_of(choice[1]))}"
+    if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
+        explained = f"{missing[1]} is not set\n  hint: give {missing[1]}=VALUE on the command line"
+    return "\n".join(explained.splitlines()[:MAX_LINES])
 
 
 def _file_problem(problem: str, error: OSError, hint: str) -> str:
     place = f"\n  at: {error.filename}" if error.filename else ""
     return f"{problem}{place}\n  hint: {hint}"
-
-
-def _explain_override(error: BaseException) -> str:
-    # Hydra wraps errors: the innermost cause is what is wrong, the outermost names the override.
-    text = str(error).splitlines()[0]
-    cause = error.__cause__
-    while cause is not None:
-        text = f"{text} ({str(cause).splitlines()[0]})"
-        cause = cause.__cause__
-    if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
-        return f"{missing[1]} is not set\n  hint: give {missing[1]}=VALUE on the command line"
-    if choice := re.search(r"Could not find '(\w+)/(\w+)'", text):
-        return f"{choice[1]} has no choice {choice[2]!r}\n  hint: use one of {', '.join(choices_of(choice[1]))}"
-    return f"{shorten(text, 300)[1:-1]}\n  hint: see the choices with --help, and every key with --cfg job"
-
-
-def _at_most_five_lines(text: str) -> str:
-    return "\n".join(text.splitlines()[:MAX_LINES])

@@ -16,7 +16,7 @@ kind, or as `checkpoint=overlap:ARGUMENT`, which calls
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faithkit.errors import UserError
@@ -82,21 +82,16 @@ class DetectorKind:
 
     def load(self, argument: str, **options: Any) -> Detector:
         """Loads a detector of this kind."""
-        detector: Detector = self.load_class().load(argument, **options, **self._named)
+        detector: Detector = resolve_name(self.target).load(argument, **options, **self._named)
         return detector
 
     def describe(self, argument: str, role: str) -> Any:
         """Describes a packaged detector as a `UsedModel`."""
-        return self.load_class().describe(argument, role, **self._named)
+        return resolve_name(self.target).describe(argument, role, **self._named)
 
     @property
     def _named(self) -> dict[str, str]:
         return {"name": self.name} if self.passes_name else {}
-
-    def load_class(self) -> Any:
-        """Imports the class."""
-        module, _, name = self.target.partition(":")
-        return getattr(import_module(module), name)
 
 
 OTHER_DETECTORS = "another detector: faithkit models"  # the last line of `faithkit check` and `faithkit score`
@@ -127,19 +122,17 @@ BUILT_IN = {
 @cache
 def detector_kinds() -> Mapping[str, DetectorKind]:
     """Returns every kind by its name: those of this project, those of `known_detectors`, then installed packages'."""
-    own = BUILT_IN | {name: _known_kind(name, known.reads) for name, known in known_detectors().items()}
+    own = dict(BUILT_IN)
+    for name, known in known_detectors().items():
+        own[name] = DetectorKind(
+            name=name,
+            target="faithkit_workflows.detectors.known:KnownLoader",
+            numbers_passages=known.reads == TAGGER,
+            marks_spans=known.reads == TAGGER,
+            is_packaged=True,
+            passes_name=True,
+        )
     return own | {kind.name: kind for kind in load_plugins(ENTRY_POINTS, DetectorKind).values() if kind.name not in own}
-
-
-def _known_kind(name: str, reads: str) -> DetectorKind:
-    return DetectorKind(
-        name=name,
-        target="faithkit_workflows.detectors.known:KnownLoader",
-        numbers_passages=reads == TAGGER,
-        marks_spans=reads == TAGGER,
-        is_packaged=True,
-        passes_name=True,
-    )
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:

@@ -20,7 +20,12 @@ def environment() -> dict[str, Any]:
             facts[name] = None
     facts["git_commit"] = _git("rev-parse", "HEAD")
     facts["git_dirty"] = bool(_git("status", "--porcelain", "--untracked-files=no"))
-    facts["cpu"] = _cpu_name()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        facts["cpu"] = next(models, platform.machine())
+    except OSError:
+        facts["cpu"] = platform.processor()
     facts["cpu_count"] = os.cpu_count()
     if "torch" in sys.modules:
         import torch
@@ -38,11 +43,3 @@ def _git(*arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -67,13 +67,10 @@ def join_problems(problems: list[UserError]) -> UserError:
     unique = list({re.sub(r"^[\w.]+\.(?=\w+ is )", "", str(p)): p for p in reversed(problems)}.values())[::-1]
     if len(unique) == 1:
         return unique[0]
-    lines = [_in_one_line(problem) for problem in unique]
+    lines = []
+    for one in unique:
+        place, hint = f" (at {one.place})" if one.place else "", f": {one.hint}" if one.hint else ""
+        lines.append(" ".join(f"{one.problem}{place}{hint}".split())[:400])
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
     return UserError("\n".join(lines))
-
-
-def _in_one_line(error: UserError) -> str:
-    place = f" (at {error.place})" if error.place else ""
-    hint = f": {error.hint}" if error.hint else ""
-    return " ".join(f"{error.problem}{place}{hint}".split())[:400]

@@ -26,11 +26,6 @@ PASSAGE_BREAK = "\n\n"
 TEXT_KEYS = ("text", "page_content", "content", "passage")  # of a passage object, as retrievers write them
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One utterance of a dialogue's history."""
@@ -77,7 +72,8 @@ class Span:
     evidence: Evidence | None = None
 
     def __post_init__(self) -> None:
-        _require(0 <= self.start <= self.end, f"a span needs 0 <= start <= end, got {self.start} and {self.end}")
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"a span needs 0 <= start <= end, got {self.start} and {self.end}")
 
     @property
     def type(self) -> str:
@@ -173,15 +169,15 @@ class Prediction:
     failed: bool = False
 
     def __post_init__(self) -> None:
-        _require(bool(self.id), "id is empty")
+        if not self.id:
+            raise ValueError("id is empty")
         allowed = (*LABELS, UNPARSED)
-        known = self.label is None or self.label in allowed
-        _require(known, f"label must be one of {allowed}, or null, got {shorten(self.label)}")
-        if self.score is not None:
-            # A bool is a whole number to Python, but a label rather than a probability.
-            number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
-            in_range = number and 0 <= self.score <= 1
-            _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
+        if self.label is not None and self.label not in allowed:
+            raise ValueError(f"label must be one of {allowed}, or null, got {shorten(self.label)}")
+        # A bool is a whole number to Python, but a label rather than a probability.
+        is_number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
+        if self.score is not None and not (is_number and 0 <= self.score <= 1):
+            raise ValueError(f"score must lie in 0..1, got {shorten(self.score)}")
 
     @property
     def probability(self) -> float | None:

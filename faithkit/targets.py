@@ -91,11 +91,10 @@ def find_outside_code(stored: Sequence[str]) -> str | None:
     words = "|".join(
         ["_target_", r"^\+*extensions=", *(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in outsiders)]
     )
-    return next((shorten(text) for text in stored if re.search(words, text) or _names_object(text)), None)
-
-
-def _names_object(text: str) -> bool:
-    return any(object_name(match[0]) for match in OBJECT.finditer(text))
+    for text in stored:
+        if re.search(words, text) or any(object_name(match[0]) for match in OBJECT.finditer(text)):
+            return shorten(text)
+    return None
 
 
 def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -147,7 +146,11 @@ def build(block: Any, **arguments: Any) -> Any:
     options = {str(name): build(item) for name, item in block.items() if name not in ("_target_", "_partial_")}
     if "_target_" not in block:
         return options
-    target = _import(block["_target_"])
+    try:
+        target = resolve_name(block["_target_"])
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        hint = "name it as package.module.Class, and install its package"
+        raise UserError(f"cannot import {shorten(block['_target_'])}: {error}", hint=hint) from error
     options |= arguments
     if block.get("_partial_"):
         return functools.partial(target, **options)
@@ -157,11 +160,3 @@ def build(block: Any, **arguments: Any) -> Any:
         known = ", ".join(inspect.signature(target).parameters)
         raise UserError(f"{block['_target_']}: {error}", hint=f"its options are {known}") from error
     return target(**options)
-
-
-def _import(name: Any) -> Any:
-    try:
-        return resolve_name(name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        hint = "name it as package.module.Class, and install its package"
-        raise UserError(f"cannot import {shorten(name)}: {error}", hint=hint) from error

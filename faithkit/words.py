@@ -79,7 +79,7 @@ def ascii_words(text: str) -> list[str]:
 
 def apostrophe_words(text: str) -> list[str]:
     """Finds words of any script, in lower case; an apostrophe within a word stays, other punctuation goes."""
-    return _find(_APOSTROPHE_WORD, _straight_apostrophes(text))
+    return _find(_APOSTROPHE_WORD, text.replace("’", "'"))
 
 
 def apostrophe_content_words(text: str) -> list[str]:
@@ -94,16 +94,12 @@ def answer_words(text: str) -> list[str]:
 
 def words_and_marks(text: str) -> list[str]:
     """Finds `apostrophe_words`, and every punctuation mark as a separate token."""
-    return _find(_WORD_OR_MARK, _straight_apostrophes(text))
+    return _find(_WORD_OR_MARK, text.replace("’", "'"))
 
 
 def clitic_tokens(text: str) -> list[str]:
     """Finds words of a-z and 0-9 with one clitic ("n't", "'s") at most, joined to it, and the marks ! ? . and comma."""
-    return _CLITIC_TOKEN.findall(_straight_apostrophes(text.lower()).replace(" n't", "n't").replace(" '", "'"))
-
-
-def _straight_apostrophes(text: str) -> str:
-    return text.replace("’", "'")
+    return _CLITIC_TOKEN.findall(text.lower().replace("’", "'").replace(" n't", "n't").replace(" '", "'"))
 
 
 def _find(pattern: re.Pattern[str], text: str) -> list[str]:

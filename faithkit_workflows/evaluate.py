@@ -81,14 +81,16 @@ def main(cfg: Any) -> None:
             RUNNERS[config["benchmark"].get("task")]
         )
         if config.get("logger"):
-            from faithkit.metrics.results import read_test_rows
+            from faithkit.metrics.results import read_meta
             from faithkit.training.loggers.build_loggers import open_loggers
             from faithkit.training.loggers.logger_results import Finished
 
             with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
                 scored = evaluate(run, config)
                 results: dict[str, Any] = {"metrics": scored.metrics, "samples": scored.samples}
-                data = {"fingerprints": read_test_rows(run.metrics)}
+                sets = read_meta(run.metrics).get("test_sets", {})
+                rows = {name: facts["rows"]["rows"] for name, facts in sets.items() if "rows" in facts}
+                data = {"fingerprints": rows}
                 loggers.log_results(Finished(run=run, step=0, data=data, **results))
         else:
             scored = evaluate(run, config)

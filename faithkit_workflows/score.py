@@ -80,7 +80,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.calibration.score_calibration import drop_unsure_labels
     from faithkit.detector import OTHER_DETECTORS
     from faithkit.environment import environment
-    from faithkit.files.jsonl import stream_predictions, write_jsonl
+    from faithkit.files.jsonl import parse_prediction, read_numbered_jsonl, write_jsonl
     from faithkit.metrics.results import full_names, write_results
     from faithkit.pages.page_tables import escape_terminal, print_tables
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
@@ -117,8 +117,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         for counter in (counts, kept, cases, labelled):
             counter.add(*row)
 
+    stored = (parse_prediction(row, f"{path}, line {line}") for line, row in read_numbered_jsonl(path))
     with record_output(run, config["output"]):
-        write_scored(output, rows, drop_unsure_labels(stream_predictions(path), config["abstain_at"]), count)
+        write_scored(output, rows, drop_unsure_labels(stored, config["abstain_at"]), count)
     shares = counts.shares(num_resamples=config["num_resamples"])
     metrics = counts.metrics(shares, num_resamples=config["num_resamples"])
     table = counts.table(shares, grouped_by=rows.grouped_by)

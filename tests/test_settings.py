@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from faithkit.errors import UserError
-from faithkit.settings.check import find_problems
+from faithkit.settings.check import read_settings
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit.settings.types import Block, Conflict
@@ -29,7 +29,7 @@ def problems(script: str, *overrides: str) -> list[UserError]:
     config: Any = OmegaConf.to_container(compose(script, *overrides), resolve=True, throw_on_missing=True)
     schema: Any = resolve_name(schema_of(script))
     schema.model_validate(config)
-    return [problem for problem in find_problems(config, schema) if "no such" not in problem.problem]
+    return [problem for problem in read_settings(config, schema)[1] if "no such" not in problem.problem]
 
 
 MODEL = ["engine=transformers", "engine.model=smollm2-135m"]
@@ -152,9 +152,9 @@ def test_a_conflict_names_the_values_and_what_to_type() -> None:
         high: int
         conflicts = (Conflict(lambda s: s.low > s.high, "low is {s.low}, high {s.high}", "low={s.high}"),)
 
-    [problem] = find_problems({"low": 3, "high": 1}, Range)
+    [problem] = read_settings({"low": 3, "high": 1}, Range)[1]
     assert (problem.problem, problem.hint) == ("low is 3, high 1", "low=1")
-    assert find_problems({"low": 1, "high": 1}, Range) == []
+    assert read_settings({"low": 1, "high": 1}, Range)[1] == []
 
 
 @pytest.mark.parametrize("typed", ["pipeline.options={labelled_by: model}", "pipeline.options.labelled_by=model"])

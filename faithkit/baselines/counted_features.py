@@ -30,7 +30,6 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.words import STOP_WORDS, cased_words, greedy_runs, lcs_length, unicode_words, word_set
 
 MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
-SMALL = 5_000  # rows that one thread fits fastest
 MIN_ROWS = 20  # fewer of a class teach nothing
 # Of a knowledge, the words in which copied runs and the common subsequence are looked for: both read it once for every
 # word of the response. All that is counted without regard to places reads the whole knowledge.
@@ -102,7 +101,7 @@ class CountedFeatures:
             early_stopping=False, random_state=seed,
         )  # fmt: skip
         # On few rows, synchronizing threads takes longer than the work, above all when torch has threads too.
-        with threadpool_limits(1 if len(rows) < SMALL else None, user_api="openmp"):
+        with threadpool_limits(1 if len(rows) < 5_000 else None, user_api="openmp"):
             return cls(trees.fit(features, gold[rows]))
 
     def score(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
@@ -119,7 +118,7 @@ class CountedFeatures:
 
 
 def fit_counted_features(
-    train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1", seed: int = 0
+    train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1"
 ) -> CountedFeatures | None:
     """Fits the trees and their threshold; None if the training rows hold too little of a class.
 
@@ -131,7 +130,7 @@ def fit_counted_features(
     gold = [example.label == HALLUCINATED for example in known]
     if min(sum(gold), len(gold) - sum(gold)) < MIN_ROWS:
         return None
-    model = CountedFeatures.fit([e.knowledge for e in known], [e.response for e in known], gold, seed=seed)
+    model = CountedFeatures.fit([e.knowledge for e in known], [e.response for e in known], gold)
     if chosen_on := [example for example in validation if example.label]:
         found = model.score([e.knowledge for e in chosen_on], [e.response for e in chosen_on])
         return replace(

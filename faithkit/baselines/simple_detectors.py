@@ -14,6 +14,7 @@ the model.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,8 @@ from faithkit.baselines.word_overlap import (
     fit_overlap,
     length_predictions,
     overlap_predictions,
-    random_predictions,
 )
-from faithkit.calibration.thresholds import choose_threshold
+from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
 from faithkit.embedded_name import data_path, display_name
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
@@ -132,11 +132,13 @@ def predict_baselines(
     """
     threshold, rule = data.fit_overlap(), data.length or fit_length(data.rows)
     overlap, length = overlap_predictions(examples, threshold=threshold), length_predictions(examples, rule)
+    ids = [example.id for example in examples]
+    coins = predict_by_threshold(ids, (Random(f"coin:{id_}").random() for id_ in ids), 0.5)  # the same in every run
     found = [
         (MAJORITY, "majority", majority_predictions(examples), "the tested rows"),
         ("overlap", "word overlap", overlap, MEDIAN if threshold is None else data.name),
         ("length", "response length", length, MEDIAN if rule is None else data.name),
-        ("random", "random", random_predictions(examples), "nothing: a coin for each row"),
+        ("random", "random", coins, "nothing: a coin for each row"),
     ]
     if data.learn and (counted := fit_counted_features_by_folds(data.rows)) is not None:
         found.append(("counted", "boosted trees", counted.predictions(examples), data.name))
@@ -192,17 +194,13 @@ def refit_threshold(predictions: Mapping[str, Prediction], data: BaselineData) -
         return None
     gold = [row.label == HALLUCINATED for row in known]
     threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
-    moved = {id_: _relabel(prediction, threshold) for id_, prediction in predictions.items()}
+    moved = dict(predictions)
+    for id_, one in predictions.items():
+        if one.label != UNPARSED:
+            assert one.score is not None
+            moved[id_] = replace(one, label=HALLUCINATED if one.score >= threshold else FAITHFUL, spans=())
     name, fitted_on = "model, threshold fitted", f"{data.name}: {threshold:.4f}"
     return Baseline(key=REFITTED, name=name, predictions=moved, fitted_on=fitted_on, threshold=threshold)
-
-
-def _relabel(prediction: Prediction, threshold: float) -> Prediction:
-    if prediction.label == UNPARSED:
-        return prediction
-    score = prediction.score
-    assert score is not None
-    return replace(prediction, label=HALLUCINATED if score >= threshold else FAITHFUL, spans=())
 
 
 def cross_fit_baselines(

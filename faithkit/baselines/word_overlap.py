@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, nextafter
-from random import Random
 from statistics import median
 from typing import NamedTuple
 
 from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span
+from faithkit.records import HALLUCINATED, UNTYPED, Example, Prediction, Span
 from faithkit.words import unicode_words, word_places
 
 RUN = 4  # characters that are compared together; a space parts words
@@ -73,8 +72,8 @@ def length_score(response: str) -> float:
     return len(response) / (len(response) + 100)
 
 
-def fit_length(train: Iterable[Example], aim: str = "macro_f1") -> LengthRule | None:
-    """Chooses the threshold of `length_predictions` for `aim` on labelled examples, and whether long or short is wrong.
+def fit_length(train: Iterable[Example]) -> LengthRule | None:
+    """Chooses the threshold of `length_predictions` on labelled examples, and whether long or short is wrong.
 
     None if there are no labelled examples.
     """
@@ -84,8 +83,8 @@ def fit_length(train: Iterable[Example], aim: str = "macro_f1") -> LengthRule | 
     gold = [example.label == HALLUCINATED for example in known]
     rules = []
     for longer in (True, False):
-        found = choose_threshold([LengthRule(0.0, longer).score(one.response) for one in known], gold, aim)
-        rules.append((found.f1 if aim == "f1" else found.macro_f1, LengthRule(found.value, longer)))
+        found = choose_threshold([LengthRule(0.0, longer).score(one.response) for one in known], gold)
+        rules.append((found.macro_f1, LengthRule(found.value, longer)))
     return max(rules, key=lambda rule: rule[0])[1]
 
 
@@ -104,23 +103,6 @@ def length_predictions(examples: Sequence[Example], rule: LengthRule | None = No
         rule = LengthRule(nextafter(median(scores), inf) if scores else 0.5)
     ids = (example.id for example in examples)
     return predict_by_threshold(ids, (rule.score(example.response) for example in examples), rule.threshold)
-
-
-def random_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
-    """Throws a fair coin for each example, the same in every run: it depends on the id alone."""
-    ids = [example.id for example in examples]
-    return predict_by_threshold(ids, (Random(f"coin:{id_}").random() for id_ in ids), 0.5)
-
-
-def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
-    """Marks every character of every response: all recall, and the data's share of marked characters as precision."""
-    whole = [(example.id, Span(start=0, end=len(example.response), label=UNTYPED)) for example in examples]
-    return {id_: Prediction(id=id_, label=HALLUCINATED, spans=(span,)) for id_, span in whole}
-
-
-def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
-    """Marks nothing anywhere."""
-    return {example.id: Prediction(id=example.id, label=FAITHFUL) for example in examples}
 
 
 def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:

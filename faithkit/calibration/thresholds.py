@@ -135,7 +135,13 @@ def choose_threshold(scores: ArrayLike, gold: ArrayLike, aim: str = "macro_f1") 
         return _threshold(0.5, aim, values, labels, note)
     descending = np.argsort(-values, kind="stable")
     ends = np.flatnonzero(np.diff(values[descending], append=-np.inf))  # rows of one score are called together
-    cuts = _cuts(values[descending][ends])
+    # One threshold for each number of scores called, none to all: midway between descending neighbours.
+    distinct = values[descending][ends]
+    middles = (distinct[:-1] + distinct[1:]) / 2
+    middles = np.where(middles > distinct[1:], middles, distinct[:-1])  # the middle of close ones falls on the lower
+    top = (distinct[0] + 1) / 2
+    none = top if top > distinct[0] else np.nextafter(distinct[0], np.inf)
+    cuts = np.concatenate([[none], middles, [min(distinct[-1], distinct[-1] / 2)]])
     called = np.concatenate([[0], ends + 1])  # by each cut
     right = np.concatenate([[0], np.cumsum(labels[descending])[ends]])
     precision, recall = right / np.maximum(called, 1), right / positives
@@ -181,16 +187,6 @@ def _best(first: Floats, second: Floats) -> NDArray[np.intp]:
     return places[second[places] == second[places].max()]
 
 
-def _cuts(distinct: Floats) -> Floats:
-    """Places one threshold for each number of scores called, none to all: midway between descending neighbours."""
-    above = distinct[:-1]
-    middles = (above + distinct[1:]) / 2
-    middles = np.where(middles > distinct[1:], middles, above)  # neighbours so close that the middle falls on the lower
-    top = (distinct[0] + 1) / 2
-    none = top if top > distinct[0] else np.nextafter(distinct[0], np.inf)
-    return np.concatenate([[none], middles, [min(distinct[-1], distinct[-1] / 2)]])
-
-
 def assign_bins(scores: ArrayLike, num_bins: int = NUM_BINS) -> NDArray[np.intp]:
     """Finds the equal-width bin that each score falls in; 1.0 falls in the last."""
     edges = np.linspace(0.0, 1.0, num_bins + 1)
@@ -215,13 +211,13 @@ def reliability(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) ->
     ]
 
 
-def calibration_error(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BINS) -> float:
+def calibration_error(scores: ArrayLike, gold: ArrayLike) -> float:
     """Computes the expected calibration error: sum over bins of share * |mean score - share hallucinated|.
 
     Naeini et al. 2015; equal-width bins. It depends on the number of bins, and a constant score at the base rate has an
     error of 0: read it together with AUROC or F1.
     """
-    rows = reliability(scores, gold, num_bins)
+    rows = reliability(scores, gold)
     return sum(row.count * abs(row.mean_score - row.hallucinated) for row in rows) / sum(row.count for row in rows)
 
 

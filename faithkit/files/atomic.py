@@ -74,20 +74,6 @@ def _explained(number: int | None, path: str | Path) -> UserError:
 
 
 @contextmanager
-def _filling_errors(path: Path, folder: Path) -> Iterator[None]:
-    """Explains errors while `folder` is filled, for which libraries use various exception classes."""
-    try:
-        yield
-    except Exception as error:
-        found = _QUOTED_ERROR.search(str(error))
-        number = getattr(error, "errno", None) or (int(found[1] or found[2]) if found else None)
-        is_internal = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
-        if is_internal or number in (*_FULL, errno.EIO):  # reading from elsewhere may fail for other reasons
-            raise _explained(number, path) from error
-        raise
-
-
-@contextmanager
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Opens a file that replaces `path` in one step at the end; after an error `path` is unchanged."""
     # A link is followed: the linked file is replaced, not the link.
@@ -108,7 +94,7 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
                 file.close()
         with disk_errors(path):
             temporary.replace(target)
-            _sync(target.parent)
+            sync(target.parent)
     except BaseException:  # also an interrupt or the end of a generator
         with suppress(OSError):
             temporary.unlink()
@@ -131,17 +117,24 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
         temporary, handle = _create(target, _open_new_folder)
     old = kept or temporary.with_suffix(".old")
     try:
-        with _filling_errors(target, temporary):
+        try:
             yield temporary
+        except Exception as error:  # libraries use various exception classes
+            found = _QUOTED_ERROR.search(str(error))
+            number = getattr(error, "errno", None) or (int(found[1] or found[2]) if found else None)
+            is_internal = isinstance(error, OSError) and str(error.filename or "").startswith(str(temporary))
+            if is_internal or number in (*_FULL, errno.EIO):  # reading from elsewhere may fail for other reasons
+                raise _explained(number, target) from error
+            raise
         with disk_errors(path):
             for folder, _, names in os.walk(temporary):
                 for entry in (*(Path(folder) / name for name in names), Path(folder)):
-                    _sync(entry)
+                    sync(entry)
         if replace and target.exists():  # a folder cannot replace one that has files in it
             with disk_errors(path):
                 target.rename(old)
                 if kept is not None:  # its new name is on the disk before its old name is used again
-                    _sync(target.parent)
+                    sync(target.parent)
         try:
             temporary.rename(target)
         except OSError as error:
@@ -151,7 +144,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
             raise _explained(error.errno, path) from error
         with disk_errors(path):
-            _sync(target.parent)
+            sync(target.parent)
     finally:
         os.close(handle)
         for leftover in (temporary, old) if target.exists() and kept is None else (temporary,):
@@ -167,7 +160,7 @@ def delete(path: Path) -> None:
             old = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.old")
             path.rename(old)
             try:
-                _sync(path.parent)
+                sync(path.parent)
             finally:
                 _remove(old)
         else:
@@ -198,7 +191,7 @@ def make_folder(path: str | Path) -> None:
     with disk_errors(path):
         for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
             folder.mkdir(exist_ok=True)  # another process may be faster
-            _sync(folder.parent)
+            sync(folder.parent)
 
 
 def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
@@ -236,12 +229,8 @@ def clear_leftovers(folder: Path, prefix: str = ".") -> None:
                 os.close(handle)
 
 
-def sync_entry(path: Path) -> None:
-    """Waits until the name of a new file is on the disk; syncing its content does not include its name."""
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until a file's content, or the names in a folder, are on the disk; a file's content is without its name."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -270,14 +259,13 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, f"{dumps(value, indent=2)}\n")
 
 
-THREADS = 4  # hashing releases Python's lock; few threads saturate a disk
 _known: dict[tuple[object, ...], str] = {}
 
 
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """Hashes files of a folder by name; a file that has not changed since its last hash is not read again."""
     names = list(names)
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(4) as pool:  # hashing releases Python's lock; few threads saturate a disk
         return dict(zip(names, pool.map(_hash, (folder / name for name in names)), strict=True))
 
 

@@ -14,14 +14,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from faithkit.files.atomic import atomic_folder, clear_leftovers, disk_errors
 
 CHECKED_BYTES = 4 << 30
 CHECKSUMS = ".checksums.json"
-BLOCK = 1 << 20
-CLOCK_NS = 1_000_000_000  # two changes within this time may have the same timestamp
 
 T = TypeVar("T")
 
@@ -90,36 +88,32 @@ def _read(folder: Path, read: Callable[[Path], T]) -> T:
     except OSError as error:
         raise DamagedEntry(f"cannot be read: {error.strerror}") from error
     if listed != {"entry": folder.name, "files": found}:
-        raise DamagedEntry(_difference(listed, found))
+        files = listed.get("files") if isinstance(listed, dict) else None
+        if not isinstance(files, dict):
+            raise DamagedEntry("its list of checksums is damaged")
+        differing = [name for name in {**files, **found} if files.get(name) != found.get(name)]
+        problem = f"{differing[0]!r} differs from what was written" if differing else "it belongs to another entry"
+        raise DamagedEntry(problem)
     return read(folder)
-
-
-def _difference(listed: Any, found: dict[str, Any]) -> str:
-    files = listed.get("files") if isinstance(listed, dict) else None
-    if not isinstance(files, dict):
-        return "its list of checksums is damaged"
-    differing = [name for name in {**files, **found} if files.get(name) != found.get(name)]
-    return f"{differing[0]!r} differs from what was written" if differing else "it belongs to another entry"
 
 
 def _checksums(folder: Path) -> dict[str, list[int | None]]:
     """Computes size and checksum of every file by its path in the folder, except hidden files."""
-    files = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
-    return {str(path.relative_to(folder)): _checksum(path) for path in files}
-
-
-def _checksum(path: Path) -> list[int | None]:
-    status = path.stat()
-    if status.st_size > CHECKED_BYTES:
-        return [status.st_size, None]
-    key = (str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    if key not in _known or time.time_ns() - status.st_ctime_ns < CLOCK_NS:
-        checksum = 0
-        with path.open("rb", buffering=0) as file:
-            while block := file.read(BLOCK):
-                checksum = zlib.crc32(block, checksum)
-        _known[key] = checksum
-    return [status.st_size, _known[key]]
+    found: dict[str, list[int | None]] = {}
+    for path in sorted(path for path in folder.rglob("[!.]*") if path.is_file()):
+        status, checksum = path.stat(), 0
+        if status.st_size > CHECKED_BYTES:
+            found[str(path.relative_to(folder))] = [status.st_size, None]
+            continue
+        key = (str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        # Two changes within a second may have the same timestamp.
+        if key not in _known or time.time_ns() - status.st_ctime_ns < 1_000_000_000:
+            with path.open("rb", buffering=0) as file:
+                while block := file.read(1 << 20):
+                    checksum = zlib.crc32(block, checksum)
+            _known[key] = checksum
+        found[str(path.relative_to(folder))] = [status.st_size, _known[key]]
+    return found
 
 
 @contextmanager

@@ -10,12 +10,13 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync_entry, write_json
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync, write_json
 from faithkit.records import UNPARSED, Prediction
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "read_jsonl",
     "read_numbered_jsonl",
     "read_predictions",
-    "stream_predictions",
     "write_json",
     "write_jsonl",
 ]
@@ -69,24 +69,21 @@ class JsonlAppender:
             make_folder(self.path.parent)
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            self._lock()
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with disk_errors(path):
                 end = os.lseek(self._handle, 0, os.SEEK_END)
-                self._size = _last_line_break(self._handle, _first_zero(self._handle, end))
+                self._size = _find_end(self._handle, end)
                 self.dropped_bytes = end - self._size
                 if self.dropped_bytes:
                     os.ftruncate(self._handle, self._size)
-                sync_entry(self.path)
+                sync(self.path.parent)
+        except BlockingIOError as error:
+            os.close(self._handle)
+            hint = "wait for it to end, or set another run_dir"
+            raise UserError("another process is writing this file", place=str(path), hint=hint) from error
         except BaseException:  # also at Ctrl-C: the lock must not remain
             os.close(self._handle)
             raise
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            hint = "wait for it to end, or set another run_dir"
-            raise UserError("another process is writing this file", place=str(self.path), hint=hint) from error
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row, which survives the end of this process (and after `sync` a power cut)."""
@@ -125,19 +122,15 @@ class JsonlAppender:
         self.close()
 
 
-def _first_zero(handle: int, end: int, block: int = 1 << 20) -> int:
-    """Finds the first zero byte, which no row contains; `end` if there is none."""
-    for start in range(0, end, block):
-        found = os.pread(handle, block, start).find(b"\0")
+def _find_end(handle: int, end: int) -> int:
+    """Finds the position after the last line break before any zero byte, which no row contains."""
+    for start in range(0, end, 1 << 20):
+        found = os.pread(handle, 1 << 20, start).find(b"\0")
         if found >= 0:
-            return start + found
-    return end
-
-
-def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
-    """Finds the position after the last line break before `end`, searching backwards in a large file."""
-    while end > 0:
-        start = max(0, end - block)
+            end = start + found
+            break
+    while end > 0:  # backwards, in a file that may be large
+        start = max(0, end - (1 << 16))
         found = os.pread(handle, end - start, start).rfind(b"\n")
         if found >= 0:
             return start + found + 1
@@ -180,8 +173,13 @@ def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]
         raise UserError("cannot be read: it is not a regular file", place=str(path), hint="name a readable file")
     try:
         for line, text, value in parse_lines(path):
+            place = f"{path}, line {line}"
+            if isinstance(value, Exception):
+                cut = "" if text.endswith("\n") else " (the last line: perhaps incomplete)"
+                raise UserError(f"broken JSON{cut}: {value}", place=place, hint="correct or delete the line")
             if not isinstance(value, dict):
-                raise _no_row(text, value, f"{path}, line {line}")
+                problem = f"a row must be a JSON object, got {shorten(value)}"
+                raise UserError(problem, place=place, hint="one object a line")
             yield line, value
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
@@ -213,13 +211,6 @@ def not_utf8(path: str | Path) -> UserError:
     return UserError(problem, place=f"{path}, line {line}", hint="convert the file to UTF-8")
 
 
-def _no_row(text: str, value: Any, place: str) -> UserError:
-    if isinstance(value, Exception):
-        cut = "" if text.endswith("\n") else " (the last line: perhaps incomplete)"
-        return UserError(f"broken JSON{cut}: {value}", place=place, hint="correct or delete the line")
-    return UserError(f"a row must be a JSON object, got {shorten(value)}", place=place, hint="one object a line")
-
-
 def read_predictions(path: str | Path) -> dict[str, Prediction]:
     """Reads and checks a predictions file by id; a line needs `id`, and `label` or `text`.
 
@@ -228,7 +219,18 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     """
     found: dict[str, Prediction] = {}
     lines: dict[str, int] = {}
-    for line, row in _not_of_a_table(path):
+    rows = read_numbered_jsonl(path)
+    try:
+        first = next(rows, None)
+    except UserError as error:
+        if ", line " not in (error.place or ""):  # a missing file is another error
+            raise
+        raise UserError(f"not a predictions file: {error.problem}", place=error.place, hint=PREDICTIONS_HINT) from error
+    # A scored table may have a label column besides the detector's, which must not be read as a prediction.
+    if first is not None and ("id" not in first[1] or SCORED in first[1]):
+        problem = f"not predictions but a table: its columns are {shorten(list(first[1]))}"
+        raise UserError(problem, place=f"{path}, line {first[0]}", hint=PREDICTIONS_HINT)
+    for line, row in chain([first] if first else (), rows):
         place = f"{path}, line {line}"
         prediction = parse_prediction(row, place)
         if prediction.id in found:
@@ -238,34 +240,6 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
     if not found:
         raise UserError("the file contains no predictions", place=str(path), hint="check that it was written whole")
     return found
-
-
-def _not_of_a_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the rows; refuses a table: its first line is not JSON, or lacks the keys of predictions.
-
-    A scored table may have a label column besides the detector's, which must not be read as a prediction.
-    """
-    rows = read_numbered_jsonl(path)
-    try:
-        first = next(rows, None)
-    except UserError as error:
-        if ", line " not in (error.place or ""):  # a missing file is another error
-            raise
-        raise UserError(f"not a predictions file: {error.problem}", place=error.place, hint=PREDICTIONS_HINT) from error
-    if first is None:
-        return
-    line, row = first
-    if "id" not in row or SCORED in row:
-        problem = f"not predictions but a table: its columns are {shorten(list(row))}"
-        raise UserError(problem, place=f"{path}, line {line}", hint=PREDICTIONS_HINT)
-    yield first
-    yield from rows
-
-
-def stream_predictions(path: str | Path) -> Iterator[Prediction]:
-    """Yields the predictions of a file of any size; duplicate ids are not detected."""
-    for line, row in read_numbered_jsonl(path):
-        yield parse_prediction(row, f"{path}, line {line}")
 
 
 def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:
@@ -302,19 +276,18 @@ def _check_types(row: Mapping[str, Any]) -> None:
             raise ValueError(f"a span's score must lie in 0..1, got {shorten(score)}")
         if span.get("text") is not None:
             _check_text("a span's text", span["text"])
-        if span.get("evidence") is not None:
-            _check_evidence(span["evidence"])
-
-
-def _check_evidence(evidence: object) -> None:
-    if not isinstance(evidence, dict):
-        raise ValueError(f"a span's evidence must be an object, got {shorten(evidence)}")
-    for name in ("text", "reason"):
-        _check_text(f"{name} of a span's evidence", evidence.get(name, ""))
-    for name in ("start", "end", "passage"):
-        value = evidence.get(name, 0)
-        if type(value) is not int or value < 0:
-            raise ValueError(f"{name} of a span's evidence must be a whole number of 0 or more, got {shorten(value)}")
+        evidence = span.get("evidence")
+        if evidence is None:
+            continue
+        if not isinstance(evidence, dict):
+            raise ValueError(f"a span's evidence must be an object, got {shorten(evidence)}")
+        for name in ("text", "reason"):
+            _check_text(f"{name} of a span's evidence", evidence.get(name, ""))
+        for name in ("start", "end", "passage"):
+            value = evidence.get(name, 0)
+            if type(value) is not int or value < 0:
+                problem = f"{name} of a span's evidence must be a whole number of 0 or more, got {shorten(value)}"
+                raise ValueError(problem)
 
 
 def _check_text(name: str, value: object) -> None:

@@ -79,7 +79,7 @@ def seal(folder: Path, stored: Mapping[str, Any]) -> None:
 
     The configuration of adapters is not marked: peft warns of unknown keys.
     """
-    if _has_config(folder):
+    if (folder / CONFIG).exists():
         config = read_strict_json(folder / CONFIG, hint="write the model again")
         write_json(folder / CONFIG, {**config, MARK: {"kind": stored["kind"], "sidecar": SIDECAR}})
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in (SIDECAR, CARD))
@@ -109,7 +109,7 @@ def find_folder(path: str) -> Path:
 
 def is_adapter(folder: Path) -> bool:
     """Whether a folder holds adapters instead of a complete model."""
-    return (folder / ADAPTER_CONFIG).is_file() and not _has_config(folder)
+    return (folder / ADAPTER_CONFIG).is_file() and not (folder / CONFIG).exists()
 
 
 def repair_hint(folder: Path) -> str:
@@ -135,15 +135,13 @@ def read_stored(folder: Path) -> dict[str, Any] | None:
         if not isinstance(stored, dict):
             raise UserError("broken sidecar: not a mapping", place=str(path), hint=hint)
         return stored
-    config = read_strict_json(folder / CONFIG, hint="copy or download the folder again") if _has_config(folder) else {}
+    config: Any = {}
+    if (folder / CONFIG).exists():
+        config = read_strict_json(folder / CONFIG, hint="copy or download the folder again")
     if _run_of(folder) or (isinstance(config, dict) and MARK in config):
         problem = f"{SIDECAR} is missing: without it the model's thresholds and lengths are not known"
         raise UserError(problem, place=str(folder), hint=hint)
     return None
-
-
-def _has_config(folder: Path) -> bool:
-    return (folder / CONFIG).exists()
 
 
 def read_sidecar(folder: Path) -> Sidecar | None:
@@ -151,7 +149,11 @@ def read_sidecar(folder: Path) -> Sidecar | None:
     stored = read_stored(folder)
     if stored is None:
         return None
-    _check_words(stored, folder / SIDECAR)
+    versions = stored.get("versions")
+    made_with = versions.get("words") if isinstance(versions, dict) else None
+    if made_with != WORDS_VERSION:
+        fitted = "control features and a tagger's evidence were fitted on words"
+        log.warning("%s: %s of version %s, now %s: train again", folder / SIDECAR, fitted, made_with, WORDS_VERSION)
     return parse(folder, lambda: Sidecar(**{field.name: stored[field.name] for field in fields(Sidecar)}))
 
 
@@ -160,15 +162,6 @@ def sidecar_of(checkpoint: str | None) -> Sidecar | None:
     if not checkpoint or not Path(checkpoint).expanduser().is_dir():
         return None
     return read_sidecar(find_folder(checkpoint))
-
-
-def _check_words(stored: dict[str, Any], path: Path) -> None:
-    """Warns about a model that was fitted with another version of the word rules."""
-    versions = stored.get("versions")
-    made_with = versions.get("words") if isinstance(versions, dict) else None
-    if made_with != WORDS_VERSION:
-        fitted = "control features and a tagger's evidence were fitted on words"
-        log.warning("%s: %s of version %s, now %s: train again", path, fitted, made_with, WORDS_VERSION)
 
 
 def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
@@ -216,15 +209,40 @@ def check_folder(folder: Path) -> None:
     """
     stored = read_stored(folder)
     hint = "copy or download the folder again" if stored is None else repair_hint(folder)
-    _check_present(folder, stored, hint)
-    if stored is not None:
-        _check_hashes(folder, stored, hint)
+    for path in sorted(folder.iterdir()):
+        if READ.fullmatch(path.name) and path.is_file() and not path.stat().st_size:  # as after a power cut
+            raise UserError(f"{path.name} is empty (0 bytes)", place=str(path), hint=hint)
+    if stored is None:
+        for name in SMALL_JSON:
+            if (folder / name).exists() and not isinstance(read_strict_json(folder / name, hint=hint), dict):
+                raise UserError("not a JSON object", place=str(folder / name), hint=hint)
+        if (folder / CONFIG).exists():
+            check_config(read_strict_json(folder / CONFIG, hint=hint), str(folder), hint=hint)
         return
-    for name in SMALL_JSON:
-        if (folder / name).exists() and not isinstance(read_strict_json(folder / name, hint=hint), dict):
-            raise UserError("not a JSON object", place=str(folder / name), hint=hint)
-    if (folder / CONFIG).exists():
-        check_config(read_strict_json(folder / CONFIG, hint=hint), str(folder), hint=hint)
+    for name in (ADAPTER_CONFIG,) if is_adapter(folder) else (CONFIG, *TOKENIZER):
+        if not (folder / name).is_file():
+            raise UserError(f"{name} is missing", place=str(folder), hint=hint)
+    if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
+        raise UserError("model.safetensors is missing", place=str(folder), hint=hint)
+    hashes, place = stored.get("hashes"), str(folder / SIDECAR)
+    if hashes is None:
+        raise UserError("broken sidecar: it lacks 'hashes'", place=place, hint=hint)
+    if not isinstance(hashes, dict) or not all(isinstance(value, str) for value in hashes.values()):
+        raise UserError(f"broken sidecar: hashes is {shorten(hashes)}", place=place, hint=hint)
+    if hashes.get(SIDECAR) != sidecar_hash(stored):
+        raise UserError(f"{SIDECAR} was changed or damaged: its hash differs", place=place, hint=hint)
+    expected = {name: value for name, value in hashes.items() if name != SIDECAR}
+    present = {path.name for path in folder.iterdir() if path.is_file()}
+    if missing := sorted(expected.keys() - present):
+        raise UserError(f"{shorten(missing[0])} is missing", place=str(folder), hint=hint)
+    for name in sorted(present - hashes.keys()):
+        if READ.fullmatch(name):
+            problem = f"{name} was not written with this model, but would be read with it"
+            raise UserError(problem, place=str(folder), hint="remove it, or export the run again")
+    for name, value in hash_files(folder, expected).items():
+        if expected[name] != value:
+            problem = f"{name} was changed or damaged: its hash differs"
+            raise UserError(problem, place=str(folder / name), hint=hint)
 
 
 def check_config(stored: Mapping[str, Any], place: str, *, hint: str) -> None:
@@ -240,41 +258,3 @@ def check_config(stored: Mapping[str, Any], place: str, *, hint: str) -> None:
     names = stored.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"config.json is damaged: architectures is {shorten(names)}", place=place, hint=hint)
-
-
-def _check_present(folder: Path, stored: Mapping[str, Any] | None, hint: str) -> None:
-    """Checks that no file is empty, as after a power cut, and that a folder with a sidecar is complete."""
-    for path in sorted(folder.iterdir()):
-        if READ.fullmatch(path.name) and path.is_file() and not path.stat().st_size:
-            raise UserError(f"{path.name} is empty (0 bytes)", place=str(path), hint=hint)
-    if stored is None:
-        return
-    for name in (ADAPTER_CONFIG,) if is_adapter(folder) else (CONFIG, *TOKENIZER):
-        if not (folder / name).is_file():
-            raise UserError(f"{name} is missing", place=str(folder), hint=hint)
-    if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
-        raise UserError("model.safetensors is missing", place=str(folder), hint=hint)
-
-
-def _check_hashes(folder: Path, stored: Mapping[str, Any], hint: str) -> None:
-    hashes, place = stored.get("hashes"), str(folder / SIDECAR)
-    if hashes is None:
-        raise UserError("broken sidecar: it lacks 'hashes'", place=place, hint=hint)
-    if not isinstance(hashes, dict) or not all(isinstance(value, str) for value in hashes.values()):
-        raise UserError(f"broken sidecar: hashes is {shorten(hashes)}", place=place, hint=hint)
-    if hashes.get(SIDECAR) != sidecar_hash(stored):
-        problem = f"{SIDECAR} was changed or damaged: its hash differs"
-        raise UserError(problem, place=place, hint=hint)
-    expected = {name: value for name, value in hashes.items() if name != SIDECAR}
-    present = {path.name for path in folder.iterdir() if path.is_file()}
-    if missing := sorted(expected.keys() - present):
-        raise UserError(f"{shorten(missing[0])} is missing", place=str(folder), hint=hint)
-    for name in sorted(present - hashes.keys()):
-        if READ.fullmatch(name):
-            problem = f"{name} was not written with this model, but would be read with it"
-            raise UserError(problem, place=str(folder), hint="remove it, or export the run again")
-    found = hash_files(folder, expected)
-    for name, value in expected.items():
-        if found[name] != value:
-            problem = f"{name} was changed or damaged: its hash differs"
-            raise UserError(problem, place=str(folder / name), hint=hint)

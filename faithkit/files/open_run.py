@@ -23,8 +23,6 @@ from faithkit.settings.config_files import script_of
 from faithkit.signals import Interrupted
 from faithkit.targets import check_names, named_in
 
-COMMAND_KEYS = ("resume", "debug", "extensions")  # about one command, and not about the run
-AUTO = "auto"  # keeps what an earlier `auto` was resolved to
 _MISSING = object()
 log = logging.getLogger("faithkit")
 
@@ -51,68 +49,54 @@ def open_run(
         check_resumed: Refuses new settings that the files of the run do not allow, before they are written.
     """
     with ExitStack() as stack:
+        is_first, overrides = process_rank() == 0, _overrides()
         if cfg.get("resume"):
-            run, config = _resume(cfg, schema, may_change, check_resumed, stack)
+            run, typed = RunFolder(str(cfg.get("resume"))), overrides or []
+            if is_first and run.config.exists():
+                stack.enter_context(run_lock(run.path))
+            config = read_config(run.config)
+            run.script = script_of(config)
+            changes = apply_overrides(run, config, resolve_config(cfg, throw_on_missing=False), typed, may_change)
+            trusted = [override for override in typed if override.lstrip("+").startswith("extensions=")]
+            check_names(config, named_in(trusted, config), place=str(run.config))
+            _check(config, schema)
+            check_resumed(run, config)
+            if is_first and changes:
+                write_config(run.config, config)
+                log_to(run.log)
+                log.info("resumed with %s", ", ".join(f"{key}={_text(value)}" for key, value in changes.items()))
         else:
-            run, config = _begin(cfg, kind, schema, stack)
+            config = resolve_config(cfg)
+            if overrides is None:  # called from Python, where the caller names the classes
+                _check(config, schema)
+            else:
+                check_names(config, named_in(overrides, config))
+            chosen = config.get("run_dir") if is_first else os.environ.get(RUN_DIR_VARIABLE) or config.get("run_dir")
+            if not chosen and not is_first:
+                hint = "under torchrun or srun set run_dir=PATH"
+                raise UserError("several processes, but no common run folder", hint=hint)
+            if chosen and is_first:
+                with disk_errors(str(chosen)):
+                    Path(str(chosen)).mkdir(parents=True, exist_ok=True)
+            path = Path(str(chosen)) if chosen else _new_folder(kind)
+            run = RunFolder(path, script=script_of(config))
+            if is_first:
+                stack.enter_context(run_lock(path))
+                if run.config.exists() and run.has_work():
+                    hint = f"go on with resume={path}, or choose another run_dir"
+                    raise UserError("this folder already holds a run", place=str(path), hint=hint)
+                run.checkpoints.mkdir(exist_ok=True)
+                write_config(run.config, config)
         os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
         is_new = not cfg.get("resume") and not config.get("run_dir")
         try:
             yield run, config
         except UserError:
-            if is_new and process_rank() == 0 and not run.has_work():
+            if is_new and is_first and not run.has_work():
                 shutil.rmtree(run.path, ignore_errors=True)  # a refused command leaves nothing
             raise
         except Interrupted as error:
             raise Interrupted(str(error) or resume_hint(script_of(config), run.path)) from error
-
-
-def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolder, dict[str, Any]]:
-    config, overrides = resolve_config(cfg), _overrides()
-    if overrides is None:  # called from Python, where the caller names the classes
-        _check(config, schema)
-    else:
-        check_names(config, named_in(overrides, config))
-    if process_rank() > 0:
-        chosen = os.environ.get(RUN_DIR_VARIABLE) or config.get("run_dir")
-        if not chosen:
-            hint = "under torchrun or srun set run_dir=PATH"
-            raise UserError("several processes, but no common run folder", hint=hint)
-        return RunFolder(chosen, script=script_of(config)), config
-    path = _existing(str(config["run_dir"])) if config.get("run_dir") else _new_folder(kind)
-    stack.enter_context(run_lock(path))
-    run = RunFolder(path, script=script_of(config))
-    if run.config.exists() and run.has_work():
-        hint = f"go on with resume={path}, or choose another run_dir"
-        raise UserError("this folder already holds a run", place=str(path), hint=hint)
-    run.checkpoints.mkdir(exist_ok=True)
-    write_config(run.config, config)
-    return run, config
-
-
-def _resume(
-    cfg: Any,
-    schema: Any,
-    may_change: Sequence[str],
-    check_resumed: Callable[[RunFolder, Mapping[str, Any]], None],
-    stack: ExitStack,
-) -> tuple[RunFolder, dict[str, Any]]:
-    run, overrides = RunFolder(str(cfg.get("resume"))), _overrides() or []
-    is_first = process_rank() == 0
-    if is_first and run.config.exists():
-        stack.enter_context(run_lock(run.path))
-    config = read_config(run.config)
-    run.script = script_of(config)
-    changes = apply_overrides(run, config, resolve_config(cfg, throw_on_missing=False), overrides, may_change)
-    trusted = [override for override in overrides if override.lstrip("+").startswith("extensions=")]
-    check_names(config, named_in(trusted, config), place=str(run.config))
-    _check(config, schema)
-    check_resumed(run, config)
-    if is_first and changes:
-        write_config(run.config, config)
-        log_to(run.log)
-        log.info("resumed with %s", ", ".join(f"{key}={_text(value)}" for key, value in changes.items()))
-    return run, config
 
 
 def apply_overrides(
@@ -144,8 +128,12 @@ def apply_overrides(
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         new = _MISSING if override.startswith("~") else _select(given, key)
-        if key in COMMAND_KEYS or (is_free(f"{key}.name") and _has_same_name(new, _select(config, key))):
-            continue  # a group that is chosen again as it was brings its defaults, which are no changes
+        if key in ("resume", "debug", "extensions"):  # about one command, and not about the run
+            continue
+        if is_free(f"{key}.name") and isinstance(new, Mapping) and "name" in new:
+            old = _select(config, key)
+            if isinstance(old, Mapping) and new["name"] == old.get("name"):
+                continue  # a group that is chosen again as it was brings its defaults, which are no changes
         if new is _MISSING:
             refused.append(f"{override} (the run has no such value)")
             continue
@@ -154,10 +142,14 @@ def apply_overrides(
             if old == value and isinstance(old, bool) == isinstance(value, bool):
                 continue
             if is_free(name):
-                _set(config, name, value)
-                changes[name] = value
-            elif value != AUTO:
-                began = "the run has no such value" if old is _MISSING else f"it began with {_short_pair(name, old)}"
+                *groups, last = name.split(".")
+                inner = config
+                for group in groups:
+                    inner = inner.setdefault(group, {})
+                inner[last] = changes[name] = value
+            elif value != "auto":  # which keeps what an earlier `auto` was resolved to
+                first_value = f"it began with {name.rpartition('.')[2]}={_text(old)}"
+                began = "the run has no such value" if old is _MISSING else first_value
                 refused.append(f"{name}={_text(value)} ({began})")
     if refused:
         also = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
@@ -167,19 +159,6 @@ def apply_overrides(
         problem = f"a resumed run keeps its settings: {', '.join(refused[:3])}{also}"
         raise UserError(problem, place=str(run.config), hint=hint)
     return changes
-
-
-def record_value(run: RunFolder, key: str, value: Any) -> None:
-    """Writes into a run's configuration what a value that was left open is resolved to."""
-    write_config(run.config, {**read_config(run.config), key: value})
-
-
-def _has_same_name(new: Any, old: Any) -> bool:
-    return isinstance(new, Mapping) and isinstance(old, Mapping) and "name" in new and new["name"] == old.get("name")
-
-
-def _short_pair(name: str, value: Any) -> str:
-    return f"{name.rpartition('.')[2]}={_text(value)}"
 
 
 def _text(value: Any) -> str:
@@ -207,13 +186,6 @@ def _select(config: Mapping[str, Any], key: str) -> Any:
         else:
             return _MISSING
     return found
-
-
-def _set(config: dict[str, Any], key: str, value: Any) -> None:
-    *groups, name = key.split(".")
-    for group in groups:
-        config = config.setdefault(group, {})
-    config[name] = value
 
 
 def _check(config: Mapping[str, Any], schema: Any) -> None:
@@ -259,12 +231,6 @@ def _overrides() -> list[str] | None:
         return list(HydraConfig.get().overrides.task)
     except ValueError:
         return None
-
-
-def _existing(path: str) -> Path:
-    with disk_errors(path):
-        Path(path).mkdir(parents=True, exist_ok=True)
-    return Path(path)
 
 
 def _new_folder(kind: str) -> Path:

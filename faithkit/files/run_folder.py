@@ -32,46 +32,19 @@ class RunFolder:
         self.path = Path(path)
         self.whole = whole or self.path
         self.script = script
+        self.config = self.path / "config.yaml"
+        self.checkpoints = self.path / "checkpoints"
+        self.best = self.checkpoints / "best.ckpt"
+        self.last = self.checkpoints / "last.ckpt"  # a file, or a folder of parts
+        self.previous = self.checkpoints / "previous.ckpt"  # the last.ckpt before the newest
+        self.hf = self.path / "hf"
+        self.adapter = self.path / "adapter"  # where adapters alone were trained: these, without the base
+        self.metrics = self.path / "metrics.json"
+        self.predictions = self.path / "predictions"
 
     def stage(self, name: str) -> "RunFolder":
         """Gives the folder of a stage within this run."""
         return RunFolder(self.path / name, whole=self.whole, script=self.script)
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        return self.checkpoints / "best.ckpt"
-
-    @property
-    def last(self) -> Path:
-        return self.checkpoints / "last.ckpt"  # a file, or a folder of parts
-
-    @property
-    def previous(self) -> Path:
-        return self.checkpoints / "previous.ckpt"  # the last.ckpt before the newest
-
-    @property
-    def hf(self) -> Path:
-        return self.path / "hf"
-
-    @property
-    def adapter(self) -> Path:
-        return self.path / "adapter"  # where adapters alone were trained: these, without the base
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.json"
-
-    @property
-    def predictions(self) -> Path:
-        return self.path / "predictions"
 
     @property
     def log(self) -> Path:
@@ -110,14 +83,14 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
-def log_to(path: Path, *, append: bool = True) -> None:
+def log_to(path: Path) -> None:
     """Sends log messages to the run's log file and, without times, to the terminal; those in FILE_ONLY to the file."""
     make_folder(path.parent)
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
     with disk_errors(path):
-        file = _LogFile(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
+        file = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(logging.Formatter("%(message)s"))

@@ -34,7 +34,20 @@ def run_lock(folder: Path, key: str = "run_dir") -> Iterator[None]:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     _held.add(handle)
     try:
-        _lock(handle, folder, key)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+            hint = f"wait for it to end or stop it, or choose another {key}"
+            raise UserError(f"{holder} is working in this folder", place=str(folder), hint=hint) from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            log.warning("%s: this file system has no locks: let one command at a time work in the folder", folder)
+        else:
+            with suppress(OSError):  # a full disk: the lock holds without the name of its holder
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         _held.discard(handle)
@@ -71,23 +84,6 @@ def _has_ended(holder: list[str]) -> bool:
             except (OSError, OverflowError):
                 return False
     return False
-
-
-def _lock(handle: int, folder: Path, key: str) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        hint = f"wait for it to end or stop it, or choose another {key}"
-        raise UserError(f"{holder} is working in this folder", place=str(folder), hint=hint) from error
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        log.warning("%s: this file system has no locks: let one command at a time work in the folder", folder)
-        return
-    with suppress(OSError):  # a full disk: the lock holds without the name of its holder
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
 def _close_inherited() -> None:

@@ -90,7 +90,17 @@ def read_config(path: Path) -> dict[str, Any]:
         _refuse(f"empty: {len(data):,} bytes, and nothing in them", str(path))
     try:
         text = data.decode("utf-8-sig")
-        _check_bounds(text, path)
+        depth = nodes = 0
+        for event in yaml.parse(text, Loader=_Loader):  # before anything is built: a bomb is refused where it begins
+            place = f"{path}, line {event.start_mark.line + 1}"
+            if getattr(event, "anchor", None):
+                _refuse(f"an alias: {shorten(event.anchor)}; a run's configuration is plain data", place)
+            if getattr(event, "tag", None):
+                _refuse(f"a tag: {shorten(event.tag)}; a run's configuration is plain data", place)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            nodes += isinstance(event, yaml.NodeEvent)
+            if depth > MAX_DEPTH or nodes > MAX_NODES:
+                _refuse(f"more than {MAX_NODES:,} values" if nodes > MAX_NODES else _TOO_DEEP, place)
         node = yaml.compose(text, Loader=_Loader)
     except UnicodeDecodeError as error:
         _refuse(f"not UTF-8: {error.reason} at byte {error.start:,}", str(path))
@@ -108,21 +118,6 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def _refuse(problem: str, place: str) -> NoReturn:
     raise UserError(problem, place=place, hint=_HINT)
-
-
-def _check_bounds(text: str, path: Path) -> None:
-    """Reads the file as a stream, before anything is built of it: a bomb is refused where it begins."""
-    depth = nodes = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        place = f"{path}, line {event.start_mark.line + 1}"
-        if getattr(event, "anchor", None):
-            _refuse(f"an alias: {shorten(event.anchor)}; a run's configuration is plain data", place)
-        if getattr(event, "tag", None):
-            _refuse(f"a tag: {shorten(event.tag)}; a run's configuration is plain data", place)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        nodes += isinstance(event, yaml.NodeEvent)
-        if depth > MAX_DEPTH or nodes > MAX_NODES:
-            _refuse(f"more than {MAX_NODES:,} values" if nodes > MAX_NODES else _TOO_DEEP, place)
 
 
 def _value(node: yaml.Node, key: str, path: Path) -> Any:

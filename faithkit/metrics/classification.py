@@ -57,53 +57,64 @@ class Ranking:
 
     def __call__(self, weights: Values) -> dict[str, Values]:
         """Maps weights [R, G] to values [R], NaN where a resample holds one class only."""
-        rows = max(1, BLOCK // len(self._groups))
-        blocks = [self._block(weights[start : start + rows]) for start in range(0, len(weights), rows)]
-        auroc, average_precision = np.concatenate(blocks, axis=1)
-        return {"auroc": auroc, "average_precision": average_precision}
+        rows, dot = max(1, BLOCK // len(self._groups)), "rt,rt->r"
+        found = np.empty((2, len(weights)))
+        for start in range(0, len(weights), rows):
+            # [r, N]: how often each row was drawn, highest score first
+            drawn = np.take(weights[start : start + rows], self._groups, axis=1)
+            hallucinated = drawn * self._positive
+            if self._starts is not None:  # [r, T]: rows of one score as one column
+                drawn = np.add.reduceat(drawn, self._starts, axis=1)
+                hallucinated = np.add.reduceat(hallucinated, self._starts, axis=1)
+            called = np.cumsum(drawn, axis=1)  # rows that a threshold at this score calls hallucinated
+            hits = np.cumsum(hallucinated, axis=1)  # of these, rightly so
+            positives, total = hits[:, -1], called[:, -1]
+            has_both = (positives > 0) & (positives < total)
 
-    def _block(self, weights: Values) -> Values:
-        drawn = np.take(weights, self._groups, axis=1)  # [r, N]: how often each row was drawn, highest score first
-        hallucinated = drawn * self._positive
-        if self._starts is not None:  # [r, T]: rows of one score as one column
-            drawn = np.add.reduceat(drawn, self._starts, axis=1)
-            hallucinated = np.add.reduceat(hallucinated, self._starts, axis=1)
-        called = np.cumsum(drawn, axis=1)  # rows that a threshold at this score calls hallucinated
-        hits = np.cumsum(hallucinated, axis=1)  # of these, rightly so
-        positives, total = hits[:, -1], called[:, -1]
-        has_both = (positives > 0) & (positives < total)
+            # AUROC: of all pairs of a hallucinated and a faithful row, those in the right order; ties count half.
+            faithful = drawn - hallucinated
+            pairs = np.where(has_both, positives * (total - positives), np.nan)
+            right_or_tied = np.einsum(dot, faithful, hits)  # hallucinated rows that score at least as each faithful one
+            tied = np.einsum(dot, faithful, hallucinated)
 
-        # AUROC: of all pairs of a hallucinated and a faithful row, those in the right order; ties count half.
-        faithful = drawn - hallucinated
-        pairs = np.where(has_both, positives * (total - positives), np.nan)
-        right_or_tied = _dot(faithful, hits)  # hallucinated rows that score at least as high as each faithful one
-        tied = _dot(faithful, hallucinated)
-        auroc = (right_or_tied - tied / 2) / pairs
-
-        # Average precision: precision at each score, weighted by the recall gained there, without interpolation.
-        precision = hits / np.maximum(called, 1.0)  # a resample may have drawn nothing so far
-        return np.stack([auroc, _dot(hallucinated, precision) / np.where(has_both, positives, np.nan)])
-
-
-def _dot(first: Values, second: Values) -> Values:
-    return np.einsum("rt,rt->r", first, second)
+            # Average precision: precision at each score, weighted by the recall gained there, without interpolation.
+            precision = hits / np.maximum(called, 1.0)  # a resample may have drawn nothing so far
+            gained = np.einsum(dot, hallucinated, precision)
+            found[0, start : start + rows] = (right_or_tied - tied / 2) / pairs
+            found[1, start : start + rows] = gained / np.where(has_both, positives, np.nan)
+        return {"auroc": found[0], "average_precision": found[1]}
 
 
 SCORE_METRICS = ("auroc", "average_precision", "ece", "brier")
 BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
-FEW_ROWS = 30  # fewer rows of a class are noted
 Slice = tuple[str, str]  # a field and its value
 
 
 def evaluate_labels(outcomes: Outcomes) -> Evaluation:
     """Prepares every classification metric of a detector, by name without split and dataset."""
+    notes, gold = [], outcomes.gold
+    total, positive = len(gold), int(gold.sum())
+    without = int((~outcomes.scored).sum())
+    if without == total:
+        notes.append(f"no prediction has a score: {', '.join(SCORE_METRICS)} are left out")
+    elif without:
+        notes.append(f"{without} of {total} predictions have no score: {', '.join(SCORE_METRICS)} leave them out")
+    if not (outcomes.called == 1).any():
+        notes.append(f"no row is called {HALLUCINATED}: precision counts as 0")
+    if 0 < (rarer := min(positive, total - positive)) < 30:
+        notes.append(f"only {rarer} rows of the rarer class: what divides by them is uncertain")
+    if not rarer:
+        only, absent = (HALLUCINATED, FAITHFUL) if positive else (FAITHFUL, HALLUCINATED)
+        notes.append(
+            f"every example is {only}: {', '.join(BOTH_CLASSES)} are left out, macro_f1 counts the F1 of {absent} as 0"
+        )
     return Evaluation(
         groups=outcomes.groups,
         statistic=classification_statistic(outcomes),
         kinds=CLASSIFICATION,
         n=dict.fromkeys(SCORE_METRICS, int(outcomes.scored.sum())),
-        notes=tuple(_notes(outcomes)),
-        right=outcomes.called == outcomes.gold,
+        notes=tuple(notes),
+        right=outcomes.called == gold,
     )
 
 
@@ -183,26 +194,6 @@ def safe_ratio(part: Values, whole: Values, whole_of_all: ArrayLike = 1) -> Valu
     """Divides; NaN where the divisor is 0, or 0 where that of the whole data is 0 too."""
     undefined = np.where(np.asarray(whole_of_all) > 0, np.nan, 0.0)
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), undefined)
-
-
-def _notes(outcomes: Outcomes) -> list[str]:
-    notes, gold = [], outcomes.gold
-    total, positive = len(gold), int(gold.sum())
-    without = int((~outcomes.scored).sum())
-    if without == total:
-        notes.append(f"no prediction has a score: {', '.join(SCORE_METRICS)} are left out")
-    elif without:
-        notes.append(f"{without} of {total} predictions have no score: {', '.join(SCORE_METRICS)} leave them out")
-    if not (outcomes.called == 1).any():
-        notes.append(f"no row is called {HALLUCINATED}: precision counts as 0")
-    if 0 < (rarer := min(positive, total - positive)) < FEW_ROWS:
-        notes.append(f"only {rarer} rows of the rarer class: what divides by them is uncertain")
-    if not rarer:
-        only, absent = (HALLUCINATED, FAITHFUL) if positive else (FAITHFUL, HALLUCINATED)
-        notes.append(
-            f"every example is {only}: {', '.join(BOTH_CLASSES)} are left out, macro_f1 counts the F1 of {absent} as 0"
-        )
-    return notes
 
 
 def measure_slices(

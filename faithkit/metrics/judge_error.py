@@ -33,8 +33,6 @@ from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Met
 from faithkit.statistics.quantiles import student_quantile
 from faithkit.statistics.spread import Values
 
-MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rate
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgeError:
@@ -89,12 +87,6 @@ class JudgeError:
         with np.errstate(invalid="ignore"):
             return found / (found + missed), alarms / (alarms + passed)
 
-    @property
-    def num_groups(self) -> tuple[int, int]:
-        """The groups with hallucinated and with faithful rows."""
-        found, missed, alarms, passed = self.table.T
-        return int((found + missed > 0).sum()), int((alarms + passed > 0).sum())
-
     def metrics(self, *, num_resamples: int = 1000) -> dict[str, Metric]:
         """`recall` and `false_alarms` with their intervals."""
         groups = Groups(np.arange(len(self.table)), len(self.table))
@@ -118,9 +110,7 @@ class Corrected:
     note: str = ""
 
 
-def corrected_rate(
-    called: Values, groups: Sequence[str], error: JudgeError, *, num_resamples: int = 1000, seed: int = 0
-) -> Corrected:
+def corrected_rate(called: Values, groups: Sequence[str], error: JudgeError, *, num_resamples: int = 1000) -> Corrected:
     """Corrects the share of responses that a judge calls hallucinated.
 
     Args:
@@ -134,7 +124,8 @@ def corrected_rate(
     [value] = _solve(called[rows].mean(keepdims=True), *whole)
     if not np.isfinite(value):
         return Corrected(metric=None, note="no correction: it calls faithful rows hallucinated as often as others")
-    draw = np.random.default_rng(seed)
+    shown, num_rows = float(np.clip(value, 0.0, 1.0)), int(rows.sum())
+    draw = np.random.default_rng(0)
     weights = [
         draw.multinomial(count, np.full(count, 1 / count), size=num_resamples).astype(np.float64)
         for count in (response_groups.count, len(error.table))
@@ -142,20 +133,22 @@ def corrected_rate(
     recall, alarms = error.rates(weights[1])
     called_sums = weights[0] @ table
     shares = (called_sums[:, 0] / called_sums[:, 1], recall, alarms)
-    counts = (response_groups.count, *error.num_groups)
+    found, missed, false_alarms, passed = error.table.T
+    with_label = (int((found + missed > 0).sum()), int((false_alarms + passed > 0).sum()))  # hallucinated, faithful
+    counts = (response_groups.count, *with_label)
     samples = _solve(*(_spread(one, count, draw) for one, count in zip(shares, counts, strict=True)))
     defined = samples[np.isfinite(samples)]
-    if len(defined) < (1 - MOST_UNDEFINED) * num_resamples:
+    if len(defined) < (1 - 0.01) * num_resamples:  # with more undefined ones nothing is known about the rate
         note = "the labelled rows are too few to correct by: the interval is everything"
-        return Corrected(metric=Metric(value=_clip(value), low=0.0, high=1.0, n=int(rows.sum())), note=note)
+        return Corrected(metric=Metric(value=shown, low=0.0, high=1.0, n=num_rows), note=note)
     low, high = np.quantile(defined, _levels(min(response_groups.count, len(error.table))))
     if min(low, value) > 1 or max(high, value) < 0:
         called_share = 100 * called[rows].mean()
         note = f"no correction: no share of hallucinated responses explains {called_share:.1f}% called so, by its error"
         return Corrected(metric=None, note=f"{note} on labelled rows ({100 * value:.1f})")
     note = f"{100 * value:.1f} before it was put on the bound" if not 0 <= value <= 1 else ""
-    bounds = {"low": _clip(min(low, value)), "high": _clip(max(high, value))}
-    return Corrected(metric=Metric(value=_clip(value), **bounds, n=int(rows.sum())), note=note)
+    bounds = {"low": float(np.clip(min(low, value), 0.0, 1.0)), "high": float(np.clip(max(high, value), 0.0, 1.0))}
+    return Corrected(metric=Metric(value=shown, **bounds, n=num_rows), note=note)
 
 
 def _solve(called: Values, recall: Values, alarms: Values) -> Values:
@@ -182,7 +175,3 @@ def _levels(count: int) -> tuple[float, float]:
         return 0.0, 1.0
     low = NormalDist().cdf(-((count / (count - 1)) ** 0.5) * student_quantile(UPPER_QUANTILE, count - 1))
     return low, 1 - low
-
-
-def _clip(value: float) -> float:
-    return float(min(max(value, 0.0), 1.0))

@@ -38,12 +38,6 @@ def read_metrics(path: Path) -> dict[str, dict[str, Any]]:
     return dict(found["metrics"])
 
 
-def read_test_rows(path: Path) -> dict[str, str]:
-    """Reads the fingerprints of the rows behind `metrics.json`, by test set."""
-    sets = read_meta(path).get("test_sets", {})
-    return {name: facts["rows"]["rows"] for name, facts in sets.items() if "rows" in facts}
-
-
 def read_meta(path: Path) -> dict[str, Any]:
     """Reads what `metrics.json` has besides metrics; nothing if a run has not come to its end."""
     return dict(read_strict_json(path, hint="write it again: resume=RUN")["meta"]) if path.exists() else {}

@@ -194,6 +194,21 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
         scored = int((rows & ~np.isnan(outcomes.scores)).sum())
         counts |= {f"{prefix}{level}_{name}": int(rows.sum()) for level in LEVELS for name in SHARES}
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
+    notes = []
+    total, without = len(outcomes.gold), int(np.isnan(outcomes.scores).sum())
+    if without == total:
+        notes.append(f"no prediction has a score: {AUROC} and {ECE} are left out")
+    elif without:
+        notes.append(f"{without} of {total} predictions have no score: {AUROC} and {ECE} leave them out")
+    if not 0 < outcomes.gold.sum() < total:
+        notes.append(f"every response is {HALLUCINATED if outcomes.gold.any() else FAITHFUL}: {AUROC} is left out")
+    if not outcomes.marked.any():
+        notes.append("no character is marked in the data: char_ metrics are 0")
+    elif not outcomes.found.any():
+        notes.append(NOTHING_FOUND)
+    elif differ := int((outcomes.called != outcomes.flagged).sum()):
+        rules = "response_ metrics follow the label, response_by_spans_ the spans"
+        notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
     return Evaluation(
@@ -201,7 +216,7 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
         statistic=span_statistic(outcomes),
         kinds=span_kinds(counts),
         n=counts,
-        notes=tuple(_notes(outcomes)),
+        notes=tuple(notes),
     )
 
 
@@ -222,14 +237,9 @@ def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
     return found | {f"model/{m}/": outcomes.models == m for m in sorted(set(outcomes.models.tolist())) if m}
 
 
-def overall_statistic(outcomes: SpanOutcomes) -> Statistic:
-    """Makes a function of group weights for the metrics of all rows, without those of tasks, models and types."""
-    return _statistic(outcomes, np.ones(len(outcomes.gold), bool))
-
-
 def span_statistic(outcomes: SpanOutcomes) -> Statistic:
     """Makes a function of group weights for all metrics: rows are summed by group once."""
-    statistics = {prefix: _statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
+    statistics = {prefix: overall_statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
     sums = outcomes.groups.sums
     by_type = {
         f"type/{name}/char_recall": (sums(outcomes.type_hits[:, place]), sums(outcomes.type_marked[:, place]))
@@ -247,8 +257,12 @@ def span_statistic(outcomes: SpanOutcomes) -> Statistic:
     return values
 
 
-def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
-    """Makes the statistic of some rows; NaN on a resample without any of them."""
+def overall_statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_] | None = None) -> Statistic:
+    """Makes a function of group weights for the metrics of all rows, or of some; NaN on a resample without any of them.
+
+    Those of tasks, models and types are not computed.
+    """
+    rows = np.ones(len(outcomes.gold), bool) if rows is None else rows
     groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
     gold, called, scores = outcomes.gold[rows], outcomes.called[rows], outcomes.scores[rows]
     flagged = outcomes.flagged[rows]
@@ -290,22 +304,3 @@ def _shares(
         f"{level}_precision": safe_ratio(both, predicted, in_all[0]),
         f"{level}_recall": safe_ratio(both, gold, in_all[1]),
     }
-
-
-def _notes(outcomes: SpanOutcomes) -> list[str]:
-    notes = []
-    total, without = len(outcomes.gold), int(np.isnan(outcomes.scores).sum())
-    if without == total:
-        notes.append(f"no prediction has a score: {AUROC} and {ECE} are left out")
-    elif without:
-        notes.append(f"{without} of {total} predictions have no score: {AUROC} and {ECE} leave them out")
-    if not 0 < outcomes.gold.sum() < total:
-        notes.append(f"every response is {HALLUCINATED if outcomes.gold.any() else FAITHFUL}: {AUROC} is left out")
-    if not outcomes.marked.any():
-        notes.append("no character is marked in the data: char_ metrics are 0")
-    elif not outcomes.found.any():
-        notes.append(NOTHING_FOUND)
-    elif differ := int((outcomes.called != outcomes.flagged).sum()):
-        rules = "response_ metrics follow the label, response_by_spans_ the spans"
-        notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
-    return notes

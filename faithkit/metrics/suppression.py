@@ -20,17 +20,10 @@ from faithkit.metrics.span_metrics import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.scores.measures import RATES, kinds_of
 from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
 
 PERFECT, MARKS_NOTHING = "perfect", "marks_nothing"
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
-RATE_KINDS = kinds_of({name: RATES[name] for name in (RATE, REDUCTION, SAME_SOURCES)})
-
-
-def count_detected_spans(prediction: Prediction) -> int:
-    """Counts detected spans, overlapping ones as one; 1 for a hallucinated or unparsed label without spans."""
-    return len(merge_spans(prediction.spans)) or int(prediction.label != FAITHFUL)
 
 
 def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
@@ -55,10 +48,10 @@ def tied_candidates(candidates: Sequence[Prediction], strategy: str) -> list[int
     if not candidates:
         raise UserError("there is no response to choose from", hint="give at least one candidate")
     by_score = strategy in (FEWEST_BY_SCORE, NONE_BY_SCORE)
-    keys = [
-        (count_detected_spans(c), 1.0 if c.score is None else c.score) if by_score else (count_detected_spans(c),)
-        for c in candidates
-    ]
+    # Overlapping spans count as one, and so does a hallucinated or unparsed label without spans.
+    counts = [len(merge_spans(one.spans)) or int(one.label != FAITHFUL) for one in candidates]
+    scores = [1.0 if one.score is None or not by_score else one.score for one in candidates]
+    keys = list(zip(counts, scores, strict=True))
     best = min(keys)
     if strategy in (NONE, NONE_BY_SCORE) and best[0]:
         return []
@@ -117,9 +110,17 @@ def suppression_metrics(
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
     }
     counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
-    kinds = {name: RATE_KINDS[name.rpartition("/")[2]] for name in statistic(np.ones((1, len(choices))))}
+    of_rates = kinds_of({name: RATES[name] for name in (RATE, REDUCTION, SAME_SOURCES)})
+    kinds = {name: of_rates[name.rpartition("/")[2]] for name in statistic(np.ones((1, len(choices))))}
     result = bootstrap(groups, statistic, kinds=kinds, n=counts, num_resamples=num_resamples, seed=seed)
-    metrics = {name: _widen_complete(name, found, result.metrics) for name, found in result.metrics.items()}
+    metrics, before = dict(result.metrics), result.metrics.get(f"{RANDOM}/{RATE}")
+    for name, found in result.metrics.items():
+        strategy, _, kind = name.rpartition("/")
+        rate = result.metrics.get(f"{strategy}/{RATE}")
+        is_complete = kind in (REDUCTION, SAME_SOURCES) and found.value >= 1
+        # A complete reduction gets the interval of its rate, which is 0: on few sources no resample moves it.
+        if is_complete and rate and rate.high and before and before.value:
+            metrics[name] = replace(found, low=1 - rate.high / before.value)
     few = {s: counts[f"{s}/{RATE}"] for s in strategies if 0 < counts[f"{s}/{RATE}"] < min(FEW_GROUPS, len(choices))}
     rough = (
         f"{s}: {n} of {len(choices)} sources have such a response: its intervals are rough" for s, n in few.items()
@@ -128,16 +129,6 @@ def suppression_metrics(
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
     return ScoredMetrics(metrics=metrics, notes=notes)
-
-
-def _widen_complete(name: str, found: Metric, metrics: Mapping[str, Metric]) -> Metric:
-    """Widens a complete reduction by the interval of its rate, which is 0: on few sources no resample moves it."""
-    strategy, _, kind = name.rpartition("/")
-    rate, before = metrics.get(f"{strategy}/{RATE}"), metrics.get(f"{RANDOM}/{RATE}")
-    is_complete = kind in (REDUCTION, SAME_SOURCES) and found.value >= 1
-    if not is_complete or not (rate and rate.high and before and before.value):
-        return found
-    return replace(found, low=1 - rate.high / before.value)
 
 
 def _find_models(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
@@ -165,18 +156,16 @@ def _statistic(
         by_model: For each model and source its rows.
     """
 
-    def drawn(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
-        """Marks sources with a response [sources], and computes how likely it is hallucinated, 0 without one."""
-        valid = np.array([bool(r) for r in rows], np.float64)
-        return valid, np.array([gold[list(r)].mean() if r else 0.0 for r in rows])
-
-    def sums(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
-        return np.array([len(r) for r in rows], np.float64), np.array([gold[list(r)].sum() for r in rows])
-
     expected = np.array([gold[list(rows)].mean() for rows in choices])
     floor = np.array([gold[list(rows)].min() for rows in choices])
-    strategies = {strategy: drawn(rows) for strategy, rows in picked.items()}
-    models = {model: sums(rows) for model, rows in by_model.items()}
+    strategies: dict[str, tuple[Values, Values]] = {}  # sources with a response, and how likely it is hallucinated
+    for strategy, sources in picked.items():
+        valid = np.array([bool(rows) for rows in sources], np.float64)
+        strategies[strategy] = valid, np.array([gold[list(rows)].mean() if rows else 0.0 for rows in sources])
+    models: dict[str, tuple[Values, Values]] = {}  # responses, and hallucinated ones
+    for model, sources in by_model.items():
+        counts = np.array([len(rows) for rows in sources], np.float64)
+        models[model] = counts, np.array([gold[list(rows)].sum() for rows in sources])
 
     def values(weights: Values) -> dict[str, Values]:
         total = weights.sum(axis=1)

@@ -54,14 +54,12 @@ def write_page(
     title: str,
     about: Sequence[str] = (),
     texts: bool = True,
-    max_rows: int = MAX_ROWS,
 ) -> None:
     """Writes the page, replacing the file in one step; the same input gives the same bytes.
 
     Args:
         about: Lines under the title, such as the model and the run.
         texts: With knowledge, history and response of each example.
-        max_rows: Rows of a test set that are shown; of more, mistakes come first.
 
     Raises:
         UserError: Examples and predictions do not belong together.
@@ -71,14 +69,33 @@ def write_page(
     answered = [one for one in sets if one.examples]
     for place, one in enumerate(answered):
         pairs = list(zip(one.examples, align_predictions(one.examples, one.predictions, judged=False), strict=True))
-        if misfits := sum(not _fits(prediction, example) for example, prediction in pairs):
+        misfits = 0
+        for example, prediction in pairs:
+            try:
+                check_spans(prediction, len(example.response))
+            except UserError:
+                misfits += 1
+        if misfits:
             notes.append(f"Of {one.name} the marks of {misfits:,} predictions reach beyond their answers: not shown.")
-        if len(pairs) > max_rows:
-            pairs = keep_first(pairs, lambda pair: pair[1].label == gold_label(pair[0]), max_rows)
-            notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
-        facts = _facts(one)
-        shown = pairs if texts else [_without_texts(*pair) for pair in pairs]
-        rows = [(example, [prediction], texts) for example, prediction in shown]
+        if len(pairs) > MAX_ROWS:
+            pairs = keep_first(pairs, lambda pair: pair[1].label == gold_label(pair[0]), MAX_ROWS)
+            notes.append(f"Of {one.name} {MAX_ROWS:,} of {len(one.examples):,} answers are here, mistakes first.")
+        facts = []
+        for name, head in FACTS.items():
+            if any(example.meta.get(name) for example in one.examples):
+                values = {example.id: str(example.meta.get(name) or "(unknown)") for example in one.examples}
+                facts.append(Fact(name, head, sorted(set(values.values())), values))
+        # With a prefix: a column may have the name of one of the page's filters.
+        facts += [Fact(f"by.{name}", name, sorted(set(by.values())), by) for name, by in one.by.items()]
+        if not texts:  # what was predicted is kept, and nothing that can be read
+            pairs = [
+                (
+                    replace(example, response="", history=(), spans=None, label=gold_label(example)),
+                    replace(prediction, text="", spans=()),
+                )
+                for example, prediction in pairs
+            ]
+        rows = [(example, [prediction], texts) for example, prediction in pairs]
         blocks |= answer_blocks(place, rows, facts)
         described.append(describe_set(one.name, [one.name], facts))
     examples = [example for one in answered for example in one.examples]
@@ -98,20 +115,6 @@ def write_page(
     )
 
 
-def _fits(prediction: Prediction, example: Example) -> bool:
-    try:
-        check_spans(prediction, len(example.response))
-    except UserError:
-        return False
-    return True
-
-
-def _without_texts(example: Example, prediction: Prediction) -> tuple[Example, Prediction]:
-    """Keeps what was predicted, and nothing that can be read."""
-    bare = replace(example, response="", history=(), spans=None, label=gold_label(example))
-    return bare, replace(prediction, text="", spans=())
-
-
 def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact], noun: str = "run") -> dict[str, Any]:
     """Describes a set of answers for the script: its name, its systems, and the facts that rows are filtered by.
 
@@ -120,15 +123,3 @@ def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact], noun:
     """
     described = [{"name": fact.name, "title": fact.title, "values": list(fact.values)} for fact in facts]
     return {"name": name, "systems": list(systems), "noun": noun, "facts": described}
-
-
-def _facts(one: AnswerSet) -> list[Fact]:
-    found, examples = [], one.examples
-    for name, title in FACTS.items():
-        if not any(example.meta.get(name) for example in examples):
-            continue
-        values = {example.id: str(example.meta.get(name) or "(unknown)") for example in examples}
-        found.append(Fact(name, title, sorted(set(values.values())), values))
-    # With a prefix: a column may have the name of one of the page's filters.
-    found += [Fact(f"by.{name}", name, sorted(set(values.values())), values) for name, values in one.by.items()]
-    return found

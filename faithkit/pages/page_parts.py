@@ -6,6 +6,7 @@ Marked texts are cut here and not sent as offsets: Python counts characters, Jav
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -41,10 +42,6 @@ class Fact:
     values: Sequence[str]
     of: Mapping[str, str]
 
-    def place(self, id_: str) -> int | None:
-        """The place of a row's value; None if it has none."""
-        return self.values.index(self.of[id_]) if id_ in self.of else None
-
 
 def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
     """Cuts the text into pieces, each covered by the same spans of each layer; joined, they are the text again."""
@@ -67,11 +64,17 @@ def build_row(
         context: The place of its knowledge among the contexts; None if the texts are not there.
     """
     gold = _nonempty_spans(example.spans)
-    called = [_predicted_spans(one, example, has_text=context is not None) for one in predictions]
+    called: list[list[Span]] = []
+    for one in predictions:
+        marks: list[Span] = []
+        with suppress(UserError):  # marks that do not fit the answer are left out
+            if one is not None and context is not None:
+                marks = _nonempty_spans(check_spans(one, len(example.response)))
+        called.append(marks)
     label = gold_label(example)
     return {
         "id": example.id,
-        "facts": [fact.place(example.id) for fact in facts],
+        "facts": [one.values.index(one.of[example.id]) if example.id in one.of else None for one in facts],
         "gold": None if label is None else CALLED.index(label),
         "context": context,
         "turns": [[turn.speaker, turn.text] for turn in example.history],
@@ -93,16 +96,6 @@ def build_row(
             for one, spans in zip(predictions, called, strict=True)
         ],
     }
-
-
-def _predicted_spans(prediction: Prediction | None, example: Example, *, has_text: bool) -> list[Span]:
-    """The marks of a system; none if the answer is not there, or where they do not fit it."""
-    if prediction is None or not has_text:
-        return []
-    try:
-        return _nonempty_spans(check_spans(prediction, len(example.response)))
-    except UserError:
-        return []
 
 
 def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:

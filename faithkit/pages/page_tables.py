@@ -41,22 +41,13 @@ def table_caption(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """Writes a table in markdown: title, cells, and the caption behind."""
-    return "".join(f"{line}\n" for line in _lines(table))
-
-
-def _lines(table: Table) -> Iterator[str]:
     head, rows, numbers = table_cells(table)
-    yield f"## {escape_markdown(table_title(table))}"
-    yield ""
-    yield f"| {' | '.join(map(escape_markdown, head))} |"
-    yield f"|{'|'.join(' ---: ' if number else ' --- ' for number in numbers)}|"
-    for row in rows:
-        yield f"| {' | '.join(map(escape_markdown, row))} |"
-    for line in table_caption(table).split("\n"):
-        if line:
-            yield ""
-            yield escape_markdown(line)
-    yield ""
+    lines = [f"## {escape_markdown(table_title(table))}", "", f"| {' | '.join(map(escape_markdown, head))} |"]
+    lines.append(f"|{'|'.join(' ---: ' if number else ' --- ' for number in numbers)}|")
+    lines += (f"| {' | '.join(map(escape_markdown, row))} |" for row in rows)
+    for line in filter(None, table_caption(table).split("\n")):
+        lines += ["", escape_markdown(line)]
+    return "\n".join([*lines, "", ""])
 
 
 def escape_markdown(text: str) -> str:
@@ -85,13 +76,13 @@ def escape_terminal(text: str, limit: int | None = None) -> str:
     line = re.sub(r"[ \t\r\n\f\v]+", " ", text).strip()
     cut = len(line) - limit if limit is not None and len(line) > limit else 0
     kept = line[:limit].rstrip() if cut else line
-    shown = "".join(_escape(character) for character in kept)
+    shown = "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
+        else character
+        for character in kept
+    )
     return f"{shown}... (+{cut:,} characters)" if cut else shown
-
-
-def _escape(character: str) -> str:
-    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
-    return character.encode("unicode_escape").decode() if hidden else character
 
 
 def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0) -> str:
@@ -112,11 +103,6 @@ def format_percent(metric: Metric | None, *, bounds: bool = True) -> str:
     if metric is not None and not bounds:
         metric = Metric(value=metric.value)
     return format_metric(metric, digits=1, scale=100)
-
-
-def format_published(value: float | None) -> str:
-    """Formats a published figure, which is in percent already, to a tenth."""
-    return "-" if value is None else f"{value:.1f}"
 
 
 def format_p(value: float) -> str:
@@ -171,9 +157,7 @@ def add_fields(table: Table, fields: Mapping[str, str | Text], max_characters: i
         table.add_row(name, shown, end_section=number == len(fields))
 
 
-def predictions_table(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
-) -> Table:
+def predictions_table(examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "") -> Table:
     """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the prediction is right."""
     table = new_field_table(title)
     for example in examples:
@@ -181,7 +165,7 @@ def predictions_table(
         fields = {"id": example.id, **context_fields(example), "response": example.response}
         if prediction.text and prediction.text != example.response:
             fields["output"] = prediction.text
-        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)})
     return table
 
 
@@ -191,15 +175,6 @@ def format_verdict(example: Example, prediction: Prediction) -> Text:
     score = "-" if prediction.score is None else f"{prediction.score:.2f}"
     labels = f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: "
     return Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, "")))
-
-
-def _has_figures(table: Table) -> bool:
-    return any(column.justify == "right" for column in table.columns)
-
-
-def _full_width(table: Table, console: Console) -> int:
-    """Measures the table with each cell in one line."""
-    return Measurement.get(console, console.options.update(width=10_000), table).maximum
 
 
 _WORD_OR_INTERVAL = r"\[[^\[\]\s]+, [^\[\]\s]+\]|\S+"
@@ -220,18 +195,17 @@ def _split_captions(table: Table, console: Console) -> Iterator[RenderableType]:
     """Separates title, table and caption: within a table both would be cut to its width, however narrow."""
     inner = copy.copy(table)
     inner.title = inner.caption = None
-    if _widest(inner, console) > console.width or (_has_figures(inner) and _full_width(inner, console) > console.width):
+    # Columns of the widest line, those beyond the edge included, which a console would leave out.
+    widest = max(Segment.get_line_length(line) for line in Segment.split_lines(console.render(inner)))
+    has_figures = any(column.justify == "right" for column in inner.columns)
+    in_one_line = Measurement.get(console, console.options.update(width=10_000), inner).maximum
+    if widest > console.width or (has_figures and in_one_line > console.width):
         _narrow(inner, console.width)
     if table.title:
         yield Text(table.title) if isinstance(table.title, str) else table.title
     yield inner
     if table.caption:
         yield Text(str(table.caption), style="dim")
-
-
-def _widest(table: Table, console: Console) -> int:
-    """Counts the columns of the widest line, those beyond the edge included, which a console would leave out."""
-    return max(Segment.get_line_length(line) for line in Segment.split_lines(console.render(table)))
 
 
 def _narrow(table: Table, width: int) -> None:
@@ -256,27 +230,25 @@ def _narrow(table: Table, width: int) -> None:
         given = min(missing, spare) if columns[number].justify != "right" or missing <= spare else 0
         widths[number] += given
         spare -= given
-    table.columns = [
-        replace(column, width=one, _cells=[_lower_interval(cell, one) for cell in column.cells])
-        for column, one in zip(columns, widths, strict=True)
-    ]
-
-
-def _lower_interval(cell: RenderableType, width: int) -> RenderableType:
-    """Puts the interval of a figure that is wider than its column into the next line."""
-    text = cell if isinstance(cell, Text) else Text(str(cell))
-    place = text.plain.find(" [")
-    return Text.assemble(text[:place], "\n", text[place + 1 :]) if place > 0 and text.cell_len > width else cell
+    table.columns = []
+    for column, one in zip(columns, widths, strict=True):
+        cells = list(column.cells)
+        for number, cell in enumerate(cells):
+            text = cell if isinstance(cell, Text) else Text(str(cell))
+            place = text.plain.find(" [")
+            if place > 0 and text.cell_len > one:  # the interval goes into the next line
+                cells[number] = Text.assemble(text[:place], "\n", text[place + 1 :])
+        table.columns.append(replace(column, width=one, _cells=cells))
 
 
 def _texts(column: Column) -> list[str]:
     return [str(cell) for cell in (column.header, *column.cells)]
 
 
-def print_tables(*tables: Table, file: TextIO | None = None, width: int | None = None) -> None:
+def print_tables(*tables: Table, file: TextIO | None = None) -> None:
     """Prints tables: in colour on a terminal, else as plain text that every encoding takes, 80 columns or `COLUMNS`."""
     stream = file or sys.stdout
-    console = Console(file=stream, width=width)
+    console = Console(file=stream)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if console.is_terminal and encoding.lower().startswith("utf"):
         for table in tables:
@@ -320,20 +292,20 @@ def new_number_table(
         if cells is None:
             table.add_section()
         else:
-            table.add_row(*(cell if isinstance(cell, Text) else _escape_cell(cell) for cell in cells))
+            table.add_row(*(_indented(cell) if isinstance(cell, str) else cell for cell in cells))
     if lines := list(filter(None, caption)):
         table.caption = Text("\n".join(lines))
     return table
 
 
+def _indented(text: str) -> Text:
+    """Escapes a cell's text; its indent stays."""
+    return Text(" " * (len(text) - len(text.lstrip(" "))) + escape_terminal(text))
+
+
 def bold(text: str) -> Text:
     """Makes a bold cell of a table."""
     return Text(escape_terminal(text), style="bold")
-
-
-def _escape_cell(text: str) -> Text:
-    indent = len(text) - len(text.lstrip(" "))
-    return Text(" " * indent + escape_terminal(text))
 
 
 def new_text_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] = ()) -> Table:

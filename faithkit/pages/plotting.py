@@ -70,14 +70,10 @@ def percent_axis() -> Any:
     return PercentFormatter(xmax=1, decimals=0)
 
 
-def legend_above(axes: "Axes", title: str, *, wide: int = 58) -> None:
-    """Sets a title with the legend between it and the axes, in two rows where one would be too wide.
-
-    Args:
-        wide: The characters that a row holds.
-    """
+def legend_above(axes: "Axes", title: str) -> None:
+    """Sets a title with the legend between it and the axes, in two rows where one would be too wide."""
     names = axes.get_legend_handles_labels()[1]
-    columns = len(names) if sum(map(len, names)) + 4 * len(names) <= wide + 20 else (len(names) + 1) // 2
+    columns = len(names) if sum(map(len, names)) + 4 * len(names) <= 78 else (len(names) + 1) // 2
     rows = -(-len(names) // max(columns, 1))
     axes.set_title(title, pad=8 + 16 * rows)
     if names:

@@ -5,7 +5,7 @@ A line begins with the five keys of a prediction, which are all that scoring nee
 generator's answer `knowledge`, `history` and `reference`. Files of other tools have some or none of these.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,10 +20,7 @@ FACTS = (
     *("task", "type", "domain", "scenario", "corpus", "data_source", "genre", "case", "model", "model_name"),
     *("turn", "quality", "temperature", "severity", "topic", "movie", "topic_source"),
 )
-SPAN_KEYS = ("start", "end", "label", "score")
-MAX_CHARACTERS = 100  # of a fact
 USER_SOURCES = ("pairs", "own rows")  # sources with columns of the user, which are all facts
-MAX_USER_FACTS = 20  # of these
 UNKNOWN_SPLIT = "unknown"  # the split of a row without one
 
 
@@ -59,7 +56,8 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
     known, meta = example.to_dict(), example.meta
     line = prediction.to_dict()
     if not texts:  # marked parts and sentences of the context are texts, too
-        line["spans"] = [{name: span[name] for name in SPAN_KEYS} for span in line["spans"]]
+        keys = ("start", "end", "label", "score")
+        line["spans"] = [{name: span[name] for name in keys} for span in line["spans"]]
     if not generated:
         line["gold"] = example.label
         if example.spans is not None:
@@ -67,11 +65,8 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
     line |= {"group": example.group, "source": example.source, "split": example.split}
     if example.tags:
         line["tags"] = list(example.tags)
-    names = (
-        islice((name for name in meta if _is_fact(meta[name])), MAX_USER_FACTS)
-        if example.source in USER_SOURCES
-        else FACTS
-    )
+    is_users = example.source in USER_SOURCES
+    names = islice((name for name in meta if _is_fact(meta[name])), 20) if is_users else FACTS
     if facts := {name: meta[name] for name in names if _is_fact(meta.get(name))}:
         line["facts"] = facts
     if not texts:
@@ -82,7 +77,7 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
 
 
 def _is_fact(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and 0 < len(value) <= MAX_CHARACTERS)
+    return isinstance(value, int | float) or (isinstance(value, str) and 0 < len(value) <= 100)
 
 
 def read_predicted_rows(path: Path) -> PredictedRows:
@@ -116,17 +111,26 @@ def _row(value: Any, name: str) -> PredictedRow:
     response = value.get("response", value.get("reference"))
     has_text = isinstance(response, str)
     facts, tags, gold = value.get("facts"), value.get("tags"), value.get("gold")
+    turns = value["history"] if isinstance(value.get("history"), list) else []
+    spans = None
+    if has_text and (marked := value.get("gold_spans")) is not None:
+        marked = marked if isinstance(marked, list) else []
+        spans = tuple(Span(start=one["start"], end=one["end"], label=str(one["label"])) for one in marked)
     example = Example(
         id=prediction.id,
         source=_text(value, "source") or name,
         split=_text(value, "split") or UNKNOWN_SPLIT,
         group=_text(value, "group") or prediction.id,
         knowledge=_text(value, "knowledge"),
-        history=tuple(_turns(value.get("history"))),
+        history=tuple(
+            Turn(speaker=_text(turn, "speaker"), text=_text(turn, "text"))
+            for turn in turns
+            if isinstance(turn, Mapping)
+        ),
         response=response if has_text else "",
         reference=_text(value, "reference") or None,
         label=gold if gold in LABELS else None,
-        spans=tuple(_spans(value["gold_spans"])) if has_text and value.get("gold_spans") is not None else None,
+        spans=spans,
         tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
         meta={key: fact for key, fact in facts.items() if _is_fact(fact)} if isinstance(facts, Mapping) else {},
     )
@@ -135,14 +139,3 @@ def _row(value: Any, name: str) -> PredictedRow:
 
 def _text(value: Mapping[str, Any], name: str) -> str:
     return found if isinstance(found := value.get(name), str) else ""
-
-
-def _turns(value: Any) -> Iterator[Turn]:
-    for turn in value if isinstance(value, list) else ():
-        if isinstance(turn, Mapping):
-            yield Turn(speaker=_text(turn, "speaker"), text=_text(turn, "text"))
-
-
-def _spans(value: Any) -> Iterator[Span]:
-    for span in value if isinstance(value, list) else ():
-        yield Span(start=span["start"], end=span["end"], label=str(span["label"]))

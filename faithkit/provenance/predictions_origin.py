@@ -52,16 +52,15 @@ class TestRows:
         num_rows = rows = gold = 0
         for example in examples:
             splits.add(example.split)
-            num_rows, rows, gold = num_rows + 1, rows + hash_texts(example), gold + _hash(_compared(example))
-        sums = {"rows": _format_sum(rows), "gold": _format_sum(gold)}
+            spans = None if example.spans is None else [[span.start, span.end, span.label] for span in example.spans]
+            compared = [example.id, example.label, spans, list(example.tags), example.reference]
+            num_rows, rows, gold = num_rows + 1, rows + hash_texts(example), gold + _hash(compared)
+        totals = {"rows": rows, "gold": gold}
+        sums = {name: f"{total % 256**HASH_BYTES:0{2 * HASH_BYTES}x}" for name, total in totals.items()}
         return cls(dataset=dataset, split=", ".join(sorted(splits)), num_rows=num_rows, **sums)
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.split}, {self.num_rows:,} rows {self.rows[:NUM_SHOWN_DIGITS]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Gives the fields as metrics.json has them."""
-        return asdict(self)
 
 
 def hash_texts(example: Example) -> int:
@@ -70,18 +69,9 @@ def hash_texts(example: Example) -> int:
     return _hash([example.id, example.knowledge, history, example.response])
 
 
-def _compared(example: Example) -> list[Any]:
-    spans = None if example.spans is None else [[span.start, span.end, span.label] for span in example.spans]
-    return [example.id, example.label, spans, list(example.tags), example.reference]
-
-
 def _hash(values: list[Any]) -> int:
     text = dumps(values).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=HASH_BYTES).digest())
-
-
-def _format_sum(total: int) -> str:
-    return f"{total % 256**HASH_BYTES:0{2 * HASH_BYTES}x}"
 
 
 class StoredRows(Block):
@@ -135,9 +125,9 @@ def origin_path(predictions: Path) -> Path:
 def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], models: Sequence[UsedModel]) -> None:
     """Writes the origin of a finished predictions file."""
     stored = {
-        "rows": TestRows.of(dataset, examples).to_dict(),
+        "rows": asdict(TestRows.of(dataset, examples)),
         "models": [model.to_dict() for model in models],
-        "predictions": _hash_file(predictions),
+        "predictions": hash_files(predictions.parent, [predictions.name])[predictions.name],
     }
     write_json(origin_path(predictions), stored)
 
@@ -151,26 +141,15 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
         stored = StoredOrigin.model_validate(read_strict_json(path, hint=""))
     except (UserError, ValidationError):
         return PredictionsOrigin(reason=f"{path.name} is damaged")
-    if stored.predictions != _hash_file(predictions):
+    if stored.predictions != hash_files(predictions.parent, [predictions.name])[predictions.name]:
         return PredictionsOrigin(reason=f"{predictions.name} was changed since {path.name} was written")
-    models = tuple(_recognised(model) for model in stored.models)
-    return PredictionsOrigin(rows=TestRows(**stored.rows.model_dump()), models=models)
-
-
-def _recognised(stored: StoredModel) -> UsedModel:
-    """The model of an origin, with what it has seen where its folder still has the same weights."""
-    with suppress(UserError, OSError):  # a damaged folder is another one, a damaged path none at all
-        if _is_here(stored.path):
-            model = describe_model(stored.path, stored.role)
-            if model.weights is not None and model.weights == stored.weights:
-                return model
-    return UsedModel(**stored.model_dump(), reason="it is no longer at that place with the same weights")
-
-
-def _is_here(path: str) -> bool:
-    """Checks whether a path is a model's folder on this machine."""
-    return (Path(path).expanduser() / "hf").is_dir() or (Path(path).expanduser() / "config.json").exists()
-
-
-def _hash_file(path: Path) -> str:
-    return hash_files(path.parent, [path.name])[path.name]
+    models = []
+    for one in stored.models:
+        model = UsedModel(**one.model_dump(), reason="it is no longer at that place with the same weights")
+        with suppress(UserError, OSError):  # a damaged folder is another one, a damaged path none at all
+            folder = Path(one.path).expanduser()
+            if (folder / "hf").is_dir() or (folder / "config.json").exists():
+                here = describe_model(one.path, one.role)  # with what it has seen
+                model = here if here.weights is not None and here.weights == one.weights else model
+        models.append(model)
+    return PredictionsOrigin(rows=TestRows(**stored.rows.model_dump()), models=tuple(models))

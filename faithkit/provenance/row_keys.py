@@ -46,17 +46,13 @@ def row_keys(examples: Iterable[Example]) -> RowKeys:
 
     digests = bytearray()
     for example in examples:
-        knowledge = _key_or_text(example.meta.get(WHOLE_KNOWLEDGE, example.knowledge))
-        response = _key_or_text(example.response)
+        texts = example.meta.get(WHOLE_KNOWLEDGE, example.knowledge), example.response
+        # The key of a text, or the text itself if it has no letter, such as an emoji.
+        knowledge, response = (text_key(text) or text.strip() for text in texts)
         digests += _digest(knowledge, response) if knowledge or response else bytes(_SIZE)
         digests += _digest(knowledge) if knowledge else bytes(_SIZE)
         digests += _digest(example.source, example.split, example.group)
     return RowKeys(*np.frombuffer(bytes(digests), "<u8").reshape(-1, len(RowKeys._fields)).T)
-
-
-def _key_or_text(text: str) -> str:
-    """Returns the key of a text, or the text itself if it has no letter, such as an emoji."""
-    return text_key(text) or text.strip()
 
 
 def _digest(*parts: str) -> bytes:

@@ -12,7 +12,7 @@ downloaded weights were pretrained on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +151,6 @@ class RowCounts:
     knowledge: int
     groups: int
 
-    def to_dict(self) -> dict[str, int]:
-        """Gives the three numbers by name."""
-        return {"rows": self.rows, "knowledge": self.knowledge, "groups": self.groups}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaks:
@@ -172,7 +168,7 @@ class Leaks:
 
     def to_dict(self) -> dict[str, Any]:
         """Gives the counts as metrics.json has them."""
-        return {"of": self.sizes.to_dict(), **{use: n.to_dict() for use, n in self.counts.items()}}
+        return {"of": asdict(self.sizes), **{use: asdict(number) for use, number in self.counts.items()}}
 
 
 def find_leaks(examples: Sequence[Example], seen: SeenRows) -> Leaks:
@@ -188,11 +184,9 @@ def find_leaks(examples: Sequence[Example], seen: SeenRows) -> Leaks:
             seen.contains(use, kind, column) for kind, column in zip(RowKeys._fields, keys, strict=True)
         )
         touched = np.bincount(group, in_row | in_group) > 0  # [groups]
-        counts[use] = RowCounts(int(in_row.sum()), _count_distinct(keys.knowledge[in_knowledge]), int(touched.sum()))
+        known = len(set(keys.knowledge[in_knowledge].tolist()) - {NO_KEY})
+        counts[use] = RowCounts(int(in_row.sum()), known, int(touched.sum()))
         leaked |= in_row | in_knowledge | touched[group]
-    sizes = RowCounts(len(examples), _count_distinct(keys.knowledge), int(group.max(initial=-1)) + 1)
+    num_texts = len(set(keys.knowledge.tolist()) - {NO_KEY})
+    sizes = RowCounts(len(examples), num_texts, int(group.max(initial=-1)) + 1)
     return Leaks(sizes, counts, leaked)
-
-
-def _count_distinct(keys: NDArray[np.uint64]) -> int:
-    return len(set(keys.tolist()) - {NO_KEY})

@@ -1,6 +1,7 @@
 """Describes the models behind predictions: weights, origin of the threshold, and seen rows."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,14 +99,9 @@ def _threshold(stored: Mapping[str, Any]) -> str | None:
     aim = str(thresholds.get("aim", ""))
     if aim.startswith("none"):
         return DEFAULT_THRESHOLD
-    chosen = "of argmax" if aim == "argmax" else f"chosen for {aim} on validation{_validation(stored)}"
-    return f"{thresholds[name]:.4g}, {chosen}"
-
-
-def _validation(stored: Mapping[str, Any]) -> str:
-    """Lists the validation sets and their sizes."""
-    try:
+    rows = ""
+    with suppress(KeyError, TypeError, AttributeError, ValueError):  # the validation sets, where they are recorded
         sizes = stored["origin"]["data"]["sizes"]["validation"]
-        return f" ({', '.join(f'{name}: {count:,} rows' for name, count in sizes.items())})"
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return ""
+        rows = f" ({', '.join(f'{name}: {count:,} rows' for name, count in sizes.items())})"
+    chosen = "of argmax" if aim == "argmax" else f"chosen for {aim} on validation{rows}"
+    return f"{thresholds[name]:.4g}, {chosen}"

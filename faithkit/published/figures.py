@@ -124,7 +124,6 @@ def read_table(path: Path) -> PublishedTable:
 
 TEST_RESPONSES = 450 * 6  # sources, models
 TASKS = ("qa", "data2txt", "summary", "")  # "" is overall; the order of the paper's columns
-PUBLISHED_LEVELS = ("response", "char")
 V1, REVISED = "v1", "revised"
 BY_TASK = {"response": "ragtruth_response_level", "char": "ragtruth_span_level"}  # the first version's tables
 OVERALL = {
@@ -176,7 +175,7 @@ def all_published_detectors() -> tuple[PublishedDetector, ...]:
     for source, name in OVERALL.items():
         table = published_table(name)
         for row in table.rows:
-            for level in PUBLISHED_LEVELS:
+            for level in ("response", "char"):
                 figures = {name: row[f"{level}_{name}"] for name in ("precision", "recall", "f1")}
                 if figures["f1"] is not None:
                     names = {"system": row["system"], "source": source, "level": level, "task": ""}
@@ -242,7 +241,16 @@ class JudgeFigures:
 @cache
 def judge_figures(benchmark: str, part: str = ALL) -> tuple[JudgeFigures, ...]:
     """Selects the figures of a part, the best first; none for other benchmarks."""
-    found = [row for row in _read_judge_figures(benchmark) if row.part == part]
+    found = []
+    mean = "mean_" if benchmark in MEAN_OF_CLASSES else ""
+    for name, column, whole in JUDGE_TABLES.get(benchmark, ()):
+        table = published_table(name)
+        for row in table.rows:
+            if (row[column] if column else whole) == part:
+                kept: dict[str, Any] = {n: row.get(n) for n in ("macro_f1", "f1", "faithful_f1", "accuracy")}
+                kept |= {f"{mean}{n}": row[n] for n in ("precision", "recall")}
+                note = f"{table.citation}: {table.protocol}"
+                found.append(JudgeFigures(system=row["system"], part=part, note=note, **kept))
     return tuple(sorted(found, key=lambda row: -max(row.macro_f1 or 0.0, row.f1 or 0.0)))
 
 
@@ -257,19 +265,6 @@ def published_counts(benchmark: str) -> tuple[dict[str, tuple[int, int]], str]:
     parts = {row["scenario"]: (row["train"] + row["test"], row["hallucinated"]) for row in table.rows}
     whole = (sum(examples for examples, _ in parts.values()), sum(wrong for _, wrong in parts.values()))
     return parts | {ALL: whole}, table.citation
-
-
-def _read_judge_figures(benchmark: str) -> list[JudgeFigures]:
-    found = []
-    for name, column, part in JUDGE_TABLES.get(benchmark, ()):
-        table = published_table(name)
-        for row in table.rows:
-            kept: dict[str, Any] = {n: row.get(n) for n in ("macro_f1", "f1", "faithful_f1", "accuracy")}
-            mean = "mean_" if benchmark in MEAN_OF_CLASSES else ""
-            kept |= {f"{mean}{n}": row[n] for n in ("precision", "recall")}
-            note = f"{table.citation}: {table.protocol}"
-            found.append(JudgeFigures(system=row["system"], part=row[column] if column else part, note=note, **kept))
-    return found
 
 
 Row = Mapping[str, Any]

@@ -107,11 +107,10 @@ class KnownDetector:
 def known_detectors() -> Mapping[str, KnownDetector]:
     """Reads the declarations, by name."""
     rows: dict[str, dict[str, Any]] = {}
+    found = {}
     for row in tomllib.loads(TABLE.read_text(encoding="utf-8"))["detector"]:
         rows[row["name"]] = {**rows.get(row.pop("like", ""), {}), **row}
-    return {name: _read(row) for name, row in rows.items()}
-
-
-def _read(row: Mapping[str, Any]) -> KnownDetector:
-    windows = Windows(**row["windows"]) if "windows" in row else None
-    return KnownDetector(**{**row, "windows": windows, "answers": tuple(row.get("answers", ()))})
+    for name, row in rows.items():
+        windows = Windows(**row["windows"]) if "windows" in row else None
+        found[name] = KnownDetector(**{**row, "windows": windows, "answers": tuple(row.get("answers", ()))})
+    return found

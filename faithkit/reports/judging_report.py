@@ -39,31 +39,8 @@ COMPARISON_COLUMNS: Mapping[str, tuple[str, str]] = {
     BIAS: ("bias", ""),
     "invalid_rate": ("inv.", "invalid"),
 }
-COMPARISON_CAPTION = (
-    "first, last: position of the hallucinated reply; both: right in both orders; bias: share of answers that name the "
-    "first - share that name the second; inv.: neither named"
-)
-PAIR_BASELINE_KEYS = {"longer reply": "length_", "word overlap": "overlap_"}
 MODEL = "model"
-NUM_PUBLISHED_JUDGES = 3
-OFFICIAL_COLUMNS = {
-    "accuracy": "official",
-    "failed_rate": "failed",
-    "strict_accuracy": "ours",
-    "unparsed_rate": "unparsed",
-    "length_accuracy": "length",
-}
-DROPPED = "num_dropped"
 PREFIX_COLUMNS = {"macro_f1": "macro-F1", "accuracy": "acc.", "mean_precision": "P", "mean_recall": "R"}
-PREFIX_METRICS = (*PREFIX_COLUMNS, "f1", "precision", "recall", "faithful_f1")
-PREFIX_CAPTION = (
-    "official: replies that begin with neither Yes nor No are left out, and None means No, as in HalluDial's eval.py; "
-    "ours: they are wrong; P, R: means over both classes"
-)
-OFFICIAL_CAPTION = (
-    "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
-    "strictly; length: longer than the median is hallucinated"
-)
 
 
 def comparison_report(
@@ -97,14 +74,39 @@ def comparison_report(
     metrics = dict(scored.metrics)
     first_fields = {source: fields[:1] for source, fields in PARTS.items()}
     parts = {f"{field}/{value}": rows for field, value, rows in divide(examples, first_fields)}
+    keys = {"longer reply": "length_", "word overlap": "overlap_"}
     for part, rows in {"": examples, **(parts if len(parts) > 1 else {})}.items():
         prefix, name = (f"{part}/", f"{part.partition('/')[2]}: ") if part else ("", "")
         for system, found in {MODEL: predictions, **predict_pair_baselines(rows)}.items():
             shown[name + system] = scores = score(rows, found)
-            metrics |= {f"{prefix}{PAIR_BASELINE_KEYS.get(system, '')}{key}": value for key, value in scores.items()}
-    tables = [_comparison_table(shown, title=title, dataset=dataset, num_pairs=len(examples) // 2)]
+            metrics |= {f"{prefix}{keys.get(system, '')}{key}": value for key, value in scores.items()}
+    lines = [
+        f"{len(examples) // 2:,} pairs, each in both orders; 95% intervals over groups",
+        "first, last: position of the hallucinated reply; both: right in both orders; bias: share of answers that name "
+        "the first - share that name the second; inv.: neither named",
+    ]
+    systems: list[Row] = [(bold(name) if name.endswith(MODEL) else name, found) for name, found in shown.items()]
+    if dataset == "halludial":
+        published = published_table("halludial_comparative")
+        names = {name: column for name, (_, column) in COMPARISON_COLUMNS.items()}
+        best = sorted(published.rows, key=lambda row: -row["mean"])[:3]
+        systems += [None, *((f"{row['system']} *", published_cells(row, names)) for row in best)]
+        lines.append(f"* the best of {published.citation}: {published.protocol}")
+    if (combined := shown[MODEL].get("combined_accuracy")) is not None:
+        lines.append(f"accuracy from the probabilities of both orders, without the bias: {format_percent(combined)}")
+    heads = {name: head for name, (head, _) in COMPARISON_COLUMNS.items()}
+    question = f"{title}: which of two replies is hallucinated, percent"
+    tables = [score_table(question, "judge", heads, systems, bounds=["accuracy"], caption=lines, min_width=20)]
     if num_examples:
-        tables.append(_comparison_examples(choose_examples(examples, predictions, num_examples), predictions))
+        tables.append(new_field_table("answers to judge"))
+    for example in choose_examples(examples, predictions, num_examples) if num_examples else ():
+        answer = predictions[example.id]
+        probability = "-" if answer.score is None else f"{answer.score:.2f}"
+        gold = f"reply {1 if example.meta[ORDER] == 'first' else 2} is hallucinated, P(reply 1) {probability}: "
+        replies = {"reply 1": example.response, "reply 2": str(example.meta[OTHER])}
+        output = {"output": answer.text} if answer.text else {}
+        verdict = f"{gold}{judge_outcome(example, answer)}"
+        add_fields(tables[-1], {"id": example.id, **context_fields(example), **replies, **output, "verdict": verdict})
     report = Report(
         metrics=metrics,
         tables=tuple(tables),
@@ -113,39 +115,6 @@ def comparison_report(
         shown=tuple(COMPARISON_COLUMNS),
     )
     return add_provenance(report, origin, title=title)
-
-
-def _comparison_table(
-    systems: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int
-) -> Table:
-    lines = [f"{num_pairs:,} pairs, each in both orders; 95% intervals over groups", COMPARISON_CAPTION]
-    rows: list[Row] = [(bold(name) if name.endswith(MODEL) else name, found) for name, found in systems.items()]
-    if dataset == "halludial":
-        published = published_table("halludial_comparative")
-        best = sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED_JUDGES]
-        names = {name: column for name, (_, column) in COMPARISON_COLUMNS.items()}
-        rows += [None, *((f"{row['system']} *", published_cells(row, names)) for row in best)]
-        lines.append(f"* the best of {published.citation}: {published.protocol}")
-    if (combined := systems[MODEL].get("combined_accuracy")) is not None:
-        lines.append(f"accuracy from the probabilities of both orders, without the bias: {format_percent(combined)}")
-    title, heads = (
-        f"{title}: which of two replies is hallucinated, percent",
-        {name: head for name, (head, _) in COMPARISON_COLUMNS.items()},
-    )
-    return score_table(title, "judge", heads, rows, bounds=["accuracy"], caption=lines, min_width=20)
-
-
-def _comparison_examples(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Table:
-    table = new_field_table("answers to judge")
-    for example in examples:
-        prediction = predictions[example.id]
-        score = "-" if prediction.score is None else f"{prediction.score:.2f}"
-        gold = f"reply {1 if example.meta[ORDER] == 'first' else 2} is hallucinated, P(reply 1) {score}: "
-        replies = {"reply 1": example.response, "reply 2": str(example.meta[OTHER])}
-        output = {"output": prediction.text} if prediction.text else {}
-        verdict = f"{gold}{judge_outcome(example, prediction)}"
-        add_fields(table, {"id": example.id, **context_fields(example), **replies, **output, "verdict": verdict})
-    return table
 
 
 def meta_report(
@@ -197,9 +166,29 @@ def meta_report(
         metrics["mean_kappa"] = Metric(value=float(np.mean(kappas)))
     tables = [_rates_table(annotators, metrics, title=title, dataset=dataset)]
     if pairs:
-        tables.append(_pairs_table(pairs, kappas, title=title, dataset=dataset))
-    if num_examples:
-        tables.append(_judgement_examples(examples, judgements, annotators, num_examples))
+        lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
+        lines.append("95% intervals over groups")
+        if dataset == "halludial":
+            published = published_table("halludial_agreement")
+            row = published.rows[0]
+            kappa = f"kappa {row['mean']} in the mean ({row['low']:.2f} to {row['high']:.2f})"
+            lines.append(f"{published.citation}: {row['annotators']} annotators, {kappa}")
+        compared: list[Row] = []
+        for names, found in pairs.items():
+            cells = {"rows": found["agreement"].n, **found, "kappa": format_metric(found.get("kappa"))}
+            compared.append((_display_name(" and ".join(names)), cells))
+        heads = {"rows": "rows", "agreement": "agreement, percent", "kappa": "Cohen's kappa"}
+        question = f"{title}: agreement on whether a judgement is right"
+        tables.append(score_table(question, "pair", heads, compared, caption=lines, min_width=20))
+    if num_examples:  # those that annotators disagree on, then those that any finds wrong
+        labelled = [(one, {name: of[one.id] for name, of in annotators.items() if one.id in of}) for one in examples]
+        labelled = [(one, labels) for one, labels in labelled if labels]
+        labelled.sort(key=lambda pair: (-len(set(pair[1].values())), INACCURATE not in pair[1].values()))
+        tables.append(new_field_table("judgements to judge"))
+        for example, labels in labelled[:num_examples]:
+            texts = {"knowledge": example.knowledge, "response": example.response, "judgement": judgements[example.id]}
+            shown = ", ".join(f"{_display_name(name)}: {label}" for name, label in labels.items())
+            add_fields(tables[-1], {"id": example.id, **texts, "right?": shown})
     return Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
 
 
@@ -218,53 +207,6 @@ def _rates_table(
         lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
     title, heads = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
     return score_table(title, "by", heads, rows, bounds=["right"], caption=lines, min_width=20)
-
-
-def _pairs_table(
-    pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str, dataset: str
-) -> Table:
-    rows = (
-        (
-            _display_name(" and ".join(names)),
-            {"rows": found["agreement"].n, **found, "kappa": format_metric(found.get("kappa"))},
-        )
-        for names, found in pairs.items()
-    )
-    lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
-    lines.append("95% intervals over groups")
-    if dataset == "halludial":
-        published = published_table("halludial_agreement")
-        row = published.rows[0]
-        kappa = f"kappa {row['mean']} in the mean ({row['low']:.2f} to {row['high']:.2f})"
-        lines.append(f"{published.citation}: {row['annotators']} annotators, {kappa}")
-    title, heads = (
-        f"{title}: agreement on whether a judgement is right",
-        {"rows": "rows", "agreement": "agreement, percent", "kappa": "Cohen's kappa"},
-    )
-    return score_table(title, "pair", heads, rows, caption=lines, min_width=20)
-
-
-def _judgement_examples(
-    examples: Sequence[Example],
-    judgements: Mapping[str, str],
-    annotators: Mapping[str, Mapping[str, str]],
-    limit: int,
-) -> Table:
-    """Shows judgements that annotators disagree on, then those that any finds wrong."""
-
-    def labels_of(example: Example) -> dict[str, str]:
-        return {name: labels[example.id] for name, labels in annotators.items() if example.id in labels}
-
-    def order(example: Example) -> tuple[int, bool]:
-        labels = labels_of(example).values()
-        return -len(set(labels)), INACCURATE not in labels
-
-    table = new_field_table("judgements to judge")
-    for example in sorted((one for one in examples if labels_of(one)), key=order)[:limit]:
-        texts = {"knowledge": example.knowledge, "response": example.response, "judgement": judgements[example.id]}
-        labels = ", ".join(f"{_display_name(name)}: {label}" for name, label in labels_of(example).items())
-        add_fields(table, {"id": example.id, **texts, "right?": labels})
-    return table
 
 
 def _display_name(name: str) -> str:
@@ -297,44 +239,41 @@ def official_report(
         return None
     tasks: dict[str, Sequence[Example]] = {task: rows for _, task, rows in divide(examples, PARTS)}
     parts = tasks if len(tasks) == 1 else {ALL: examples, **tasks}
-    found = {part: _score_official(rows, predictions, num_resamples) for part, rows in sorted(parts.items())}
+    found: dict[str, dict[str, Metric]] = {}
     metrics: dict[str, Metric] = {}
-    for part, scored in found.items():
-        prefix = "official/" if part == ALL or len(found) == 1 else f"official/task/{part}/"
-        metrics |= {f"{prefix}{name}": metric for name, metric in scored.items()}
+    for part, rows in sorted(parts.items()):
+        read = [predictions[example.id] for example in rows]
+        gold = np.array([str(example.label) for example in rows])
+        official = np.array([UNPARSED if one.failed else read_officially(one.text) for one in read])
+        strict = np.array([str(one.label) for one in read])
+        columns = {
+            "accuracy": official == gold,
+            "failed_rate": official == UNPARSED,
+            "strict_accuracy": strict == gold,
+            "unparsed_rate": strict == UNPARSED,
+            "length_accuracy": np.array([str(one.label) for one in length_predictions(rows).values()]) == gold,
+        }
+        groups = Groups.of(example.group for example in rows)
+        statistic = mean_statistic(groups, columns)
+        found[part] = bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
+        prefix = "official/" if part == ALL or len(parts) == 1 else f"official/task/{part}/"
+        metrics |= {f"{prefix}{name}": metric for name, metric in found[part].items()}
     whole = found[ALL] if ALL in found else next(iter(found.values()))
     accuracy, failed = format_percent(whole["accuracy"]), format_percent(whole["failed_rate"], bounds=False)
     note = f"as HaluEval's script reads replies: accuracy {accuracy}, failed {failed}"
     table = score_table(
         "accuracy as HaluEval's script reads replies, percent",
         "task",
-        OFFICIAL_COLUMNS,
+        dict(zip(columns, ("official", "failed", "ours", "unparsed", "length"), strict=True)),
         found.items(),
         bounds=["accuracy"],
-        caption=[OFFICIAL_CAPTION],
+        caption=[
+            "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
+            "strictly; length: longer than the median is hallucinated"
+        ],
         min_width=14,
     )
     return Report(metrics=metrics, tables=(table,), notes=(note,))
-
-
-def _score_official(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int
-) -> dict[str, Metric]:
-    rows = [predictions[example.id] for example in examples]
-    gold = np.array([str(example.label) for example in examples])
-    official = np.array([UNPARSED if row.failed else read_officially(row.text) for row in rows])
-    strict = np.array([str(row.label) for row in rows])
-    by_length = np.array([str(row.label) for row in length_predictions(examples).values()])
-    columns = {
-        "accuracy": official == gold,
-        "failed_rate": official == UNPARSED,
-        "strict_accuracy": strict == gold,
-        "unparsed_rate": strict == UNPARSED,
-        "length_accuracy": by_length == gold,
-    }
-    groups = Groups.of(example.group for example in examples)
-    statistic = mean_statistic(groups, columns)
-    return bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
 
 
 def read_prefix(text: str) -> str:
@@ -360,14 +299,10 @@ def prefix_report(
     metrics: dict[str, Metric] = {}
     shown: list[Row] = []
     for part, rows in {"": examples, **parts}.items():
-        read = [
-            Prediction(
-                id=one.id, label=UNPARSED if predictions[one.id].failed else read_prefix(predictions[one.id].text)
-            )
-            for one in rows
-        ]
-        kept = {one.id: one for one in read if one.label != UNPARSED}
-        systems = {"official": kept, "ours": {one.id: predictions[one.id] for one in rows}}
+        ours = {one.id: predictions[one.id] for one in rows}
+        read = {name: UNPARSED if one.failed else read_prefix(one.text) for name, one in ours.items()}
+        kept = {name: Prediction(id=name, label=label) for name, label in read.items() if label != UNPARSED}
+        systems = {"official": kept, "ours": ours}
         for name, found in systems.items():
             outcomes = join_outcomes([one for one in rows if one.id in found], found) if found else None
             scored = classification_metrics(outcomes, num_resamples=num_resamples).metrics if outcomes else {}
@@ -376,18 +311,22 @@ def prefix_report(
             if name == "official":
                 if outcomes and len({*outcomes.gold, *outcomes.called}) == 1:
                     scored["macro_f1"] = scored["accuracy"]  # scikit-learn's mean is over the classes that occur
-                metrics |= {f"{part}official_{one}": scored[one] for one in PREFIX_METRICS if one in scored}
-                metrics[f"{part}official_{DROPPED}"] = Metric(value=dropped, n=len(rows))
+                kinds = (*PREFIX_COLUMNS, "f1", "precision", "recall", "faithful_f1")
+                metrics |= {f"{part}official_{one}": scored[one] for one in kinds if one in scored}
+                metrics[f"{part}official_num_dropped"] = Metric(value=dropped, n=len(rows))
     table = score_table(
         "verdicts as HalluDial's script reads replies, percent",
         "rows",
         {**PREFIX_COLUMNS, "dropped": "dropped"},
         shown,
         bounds=["macro_f1"],
-        caption=[PREFIX_CAPTION],
+        caption=[
+            "official: replies that begin with neither Yes nor No are left out, and None means No, as in HalluDial's "
+            "eval.py; ours: they are wrong; P, R: means over both classes"
+        ],
         min_width=20,
     )
-    num_dropped, macro = metrics[f"official_{DROPPED}"].value, format_percent(metrics.get("official_macro_f1"))
-    counted = f"{num_dropped:,.0f} of {len(examples):,} replies dropped"
+    counted = f"{metrics['official_num_dropped'].value:,.0f} of {len(examples):,} replies dropped"
+    macro = format_percent(metrics.get("official_macro_f1"))
     note = f"as HalluDial's script reads replies: macro-F1 {macro}, {counted}"
     return Report(metrics=metrics, tables=(table,), notes=(note,))

@@ -5,14 +5,14 @@ error. Baselines are fitted in each part: the length that separates answers to q
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
 from rich.table import Table
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
-from faithkit.metrics.classification import Slice, classification_metrics, evaluate_labels, measure_slices
+from faithkit.metrics.classification import classification_metrics, evaluate_labels, measure_slices
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED, Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     bold,
@@ -55,13 +55,8 @@ OF_BOTH_CLASSES = {
     "mean_precision": "P",
     "mean_recall": "R",
 }
-HEADS = "F1 f.: of the faithful; P, R: means over both classes"
 MAX_NAME = 17  # characters of a system's name: a wide interval is wrapped rather than the name
-OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
-MAX_PUBLISHED = 3  # systems of a part; faithkit/published has all
 MODEL = "model"
-RANKING = "AUROC, without a threshold,"
-FITTED = ("overlap", "length", "counted")  # baselines with a threshold
 Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
 
 
@@ -133,49 +128,42 @@ def part_tables(
     for field in dict.fromkeys(part.partition("/")[0] for part in parts):
         named = {part.partition("/")[2]: systems for part, systems in parts.items() if part.startswith(f"{field}/")}
         if any(field in names for names in TYPES.values()):
-            tables.append(_types_table(named, title=f"{title}, recall by {field}, percent"))
-        else:
-            published = "" if tables else dataset  # each paper divides the data in one way
-            every = {ALL: {MODEL: dict(whole)}} if len(named) > 1 else {}
-            columns = OF_BOTH_CLASSES if source in MEAN_OF_CLASSES else COLUMNS
-            tables.append(_part_table(field, every | named, columns, title=title, dataset=published))
+            recalls = {
+                value: {name: one["recall"] for name, one in systems.items()} for value, systems in named.items()
+            }
+            rows: Iterable[Row] = [(value, {"n": found[MODEL].n, **found}) for value, found in recalls.items()]
+            longest = max((len(word) for value in named for word in value.split()), default=0)
+            width, heads = min(longest, MAX_NAME), ["n", *next(iter(named.values()))]  # a type's words are not broken
+            head = f"{title}, recall by {field}, percent"
+            tables.append(score_table(head, "type", heads, rows, bounds=[MODEL], min_width=width, no_wrap=["n"]))
+            continue
+        if len(named) > 1:
+            named = {ALL: {MODEL: dict(whole)}, **named}
+        columns = OF_BOTH_CLASSES if source in MEAN_OF_CLASSES else COLUMNS
+        names = {name: name for name in columns}
+        # Each paper divides the data in one way. Three systems of a part are shown; faithkit/published has all.
+        figures = {part: judge_figures("" if tables else dataset, part)[:3] for part in named}
+        published = {
+            part: [(f"{row.system} *", published_cells(asdict(row), names)) for row in each]
+            for part, each in figures.items()
+        }
+        lines = ["baselines fitted to each part by itself"]
+        if columns is OF_BOTH_CLASSES:
+            lines.append("F1 f.: of the faithful; P, R: means over both classes")
+        unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in named.items()}
+        if any(unparsed.values()):
+            rates = ", ".join(f"{escape_terminal(part)} {rate:.1%}" for part, rate in unparsed.items())
+            lines.append(f"unparsed: {rates}")
+        notes = dict.fromkeys(row.note for each in figures.values() for row in each)
+        lines += [f"* the best of {note}" for note in notes]
+        rows, head = part_rows(named, HEADLINE, published), f"{title} by {field}, percent"
+        tables.append(score_table(head, field, columns, rows, bounds=[HEADLINE], caption=lines, min_width=MAX_NAME))
     return tables
 
 
-def _part_table(
-    field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str
-) -> Table:
-    figures = {part: judge_figures(dataset, part)[:MAX_PUBLISHED] for part in parts}
-    published = {
-        part: [(f"{row.system} *", published_cells(asdict(row), {name: name for name in columns})) for row in each]
-        for part, each in figures.items()
-    }
-    unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
-    lines = ["baselines fitted to each part by itself"] + [HEADS] * (columns is OF_BOTH_CLASSES)
-    if any(unparsed.values()):
-        lines.append(f"unparsed: {', '.join(f'{escape_terminal(part)} {rate:.1%}' for part, rate in unparsed.items())}")
-    lines += [f"* the best of {note}" for note in dict.fromkeys(row.note for each in figures.values() for row in each)]
-    rows, title = part_rows(parts, HEADLINE, published), f"{title} by {field}, percent"
-    return score_table(title, field, columns, rows, bounds=[HEADLINE], caption=lines, min_width=MAX_NAME)
-
-
-def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
-    longest = max((len(word) for value in parts for word in value.split()), default=0)
-    recalls = {value: {name: one["recall"] for name, one in systems.items()} for value, systems in parts.items()}
-    rows = ((value, {"n": found[MODEL].n, **found}) for value, found in recalls.items())
-    columns, width = ["n", *next(iter(parts.values()))], min(longest, MAX_NAME)  # a type's words are not broken
-    return score_table(title, "type", columns, rows, bounds=[MODEL], min_width=width, no_wrap=["n"])
-
-
 SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # all others are in metrics.json
-SHOWN_OF_BASELINE = ("macro_f1", "f1", "accuracy", "auroc")
 HEADLINE = "macro_f1"
-IN_CAPTION = {"f1": "F1", "precision": "precision", "recall": "recall", "accuracy": "accuracy", "ece": "ECE"}
 Compared = tuple[Baseline, dict[str, Metric], dict[str, Difference]]  # its metrics, and the model's minus its
-
-MAX_VALUES = 20  # of a column; a column of free text has thousands
-MAX_CHARACTERS = 60  # of a value in a table
-EMPTY = "(empty)"
 COLUMN_METRICS = ("macro_f1", "predicted_rate", "gold_rate", "accuracy")
 
 
@@ -204,13 +192,14 @@ def label_report(
     board = Board(title, num_resamples=num_resamples)
     board.add(MODEL, evaluate_labels(outcomes), title="the model")
     for one in baselines:
-        of_baseline = outcomes.with_predictions(one.predictions[example.id] for example in examples)
+        called = outcomes.with_predictions(one.predictions[example.id] for example in examples)
         shown = "the model with the fitted threshold" if one is refitted else one.name
-        board.add(one.key, evaluate_labels(of_baseline), title=shown, is_baseline=one is not refitted)
+        board.add(one.key, evaluate_labels(called), title=shown, is_baseline=one is not refitted)
     model = board.metrics(MODEL)
     metrics, compared = dict(model), []
     for one in baselines:
-        found = {name: metric for name in SHOWN_OF_BASELINE if (metric := board.metrics(one.key).get(name))}
+        of_baseline = board.metrics(one.key)
+        found = {name: of_baseline[name] for name in (HEADLINE, "f1", "accuracy", "auroc") if name in of_baseline}
         differences = board.subtract(MODEL, one.key, list(found))
         compared.append((one, found, differences))
         metrics = {f"{one.key}_{name}": metric for name, metric in found.items()} | metrics
@@ -223,7 +212,7 @@ def label_report(
         for part, systems in parts.items()
         for system, scored in systems.items()
         for name, metric in scored.items()
-        if system == MODEL or name in OF_BASELINE
+        if system == MODEL or name in (*COLUMNS, "accuracy", "auroc")
     }
     # Three columns fit 80 characters: the model, the more frequent class and word overlap; the others are below.
     columns = {"model": {name: metric for name, metric in model.items() if name in SHOWN}}
@@ -240,7 +229,7 @@ def label_report(
         notes = (*notes, f"threshold fitted on {escape_terminal(refitted.fitted_on)}; {use}")
         facts = {"threshold": refitted.threshold}
     # Thresholds of other datasets decide macro-F1 too, so the model must then be better whatever the threshold is.
-    decisive = {HEADLINE: "macro-F1"} | ({} if data.fits_tested else {"auroc": RANKING})
+    decisive = {HEADLINE: "macro-F1"} | ({} if data.fits_tested else {"auroc": "AUROC, without a threshold,"})
     is_read = model["unparsed_rate"].value <= TOO_MANY_UNPARSED
     return Report(
         metrics=metrics,
@@ -260,14 +249,13 @@ def _headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *
     rows: list[Row] = [(bold("model"), {**(model if is_read else {}), "difference": "", "p": ""})]
     for baseline, found, differences in compared:
         rows.append((baseline.name, {**found, **difference_cells(differences[HEADLINE] if is_read else None)}))
-    others = [
-        f"{head} {format_percent(model[name], bounds=False)}" for name, head in IN_CAPTION.items() if name in model
-    ]
+    heads = {"f1": "F1", "precision": "precision", "recall": "recall", "accuracy": "accuracy", "ece": "ECE"}
+    others = [f"{head} {format_percent(model[name], bounds=False)}" for name, head in heads.items() if name in model]
     lines = [f"model: {', '.join(others) if is_read else NOT_SHOWN}"]
     lines.append(f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired")
     fitted: dict[str, list[str]] = {}
     for baseline, _, _ in compared:
-        if baseline.key in FITTED:
+        if baseline.key in ("overlap", "length", "counted"):  # those with a threshold
             fitted.setdefault(baseline.fitted_on, []).append(baseline.name)
     lines += (f"threshold of {', '.join(names)}: chosen on {escape_terminal(on)}" for on, names in fitted.items())
     columns = {HEADLINE: "macro-F1", "auroc": "AUROC", "difference": "model - baseline", "p": "p"}
@@ -295,7 +283,7 @@ def columns_report(
     Args:
         columns: Fields of the examples' `meta`, such as a language, a customer or a version.
     """
-    fields = {column: most_frequent([str(one.meta[column]) or EMPTY for one in examples]) for column in columns}
+    fields = {column: most_frequent([str(one.meta[column]) or "(empty)" for one in examples]) for column in columns}
     outcomes = join_outcomes(examples, {example.id: predictions[example.id] for example in examples})
     found = measure_slices(outcomes, fields, COLUMN_METRICS, num_resamples=num_resamples)
     metrics = {
@@ -303,7 +291,26 @@ def columns_report(
         for (column, value), scored in found.items()
         for name, metric in scored.items()
     }
-    tables = [_column_table(title, column, values, found) for column, values in fields.items()]
+    tables = []
+    for column, values in fields.items():
+        counts = Counter(values)
+        rest = {value for value in counts if value.startswith("the other ") and value.endswith(" values")}
+        rows: list[Row] = []
+        for value in sorted(counts, key=lambda value: (value in rest, -counts[value], value)):
+            rows.append((escape_terminal(value, 60), {"rows": counts[value], **found[column, value]}))
+        lines = ["called, labelled: the hallucinated share by the model and by the labels"]
+        lines.append("95% intervals over groups; a value of one label alone has no macro-F1")
+        table = score_table(
+            f"{title} by {column}, percent",
+            column,
+            {"rows": "rows", **titles_of(COLUMN_METRICS[:3])},
+            rows,
+            bounds=COLUMN_METRICS[:2],
+            caption=lines,
+            no_wrap=["rows"],
+            min_width=12,
+        )
+        tables.append(table)
     by = {
         column: {example.id: value for example, value in zip(examples, values, strict=True)}
         for column, values in fields.items()
@@ -320,33 +327,8 @@ def most_frequent(values: Sequence[str]) -> list[str]:
     'the other 32 values'
     """
     counts = Counter(values)
-    if len(counts) <= MAX_VALUES + 1:  # a single other value keeps its name
+    if len(counts) <= 21:  # a column of free text has thousands; a single other value keeps its name
         return list(values)
-    kept = {value for value, _ in counts.most_common(MAX_VALUES)}
+    kept = {value for value, _ in counts.most_common(20)}
     rest = f"the other {len(counts) - len(kept):,} values"
     return [value if value in kept else rest for value in values]
-
-
-def _column_table(title: str, column: str, values: Sequence[str], found: Mapping[Slice, Mapping[str, Metric]]) -> Table:
-    counts = Counter(values)
-
-    def order(value: str) -> tuple[bool, int, str]:
-        is_rest = value.startswith("the other ") and value.endswith(" values")
-        return is_rest, -counts[value], value
-
-    rows: list[Row] = []
-    for value in sorted(counts, key=order):
-        rows.append((escape_terminal(value, MAX_CHARACTERS), {"rows": counts[value], **found[column, value]}))
-    lines = ["called, labelled: the hallucinated share by the model and by the labels"]
-    lines.append("95% intervals over groups; a value of one label alone has no macro-F1")
-    columns = {"rows": "rows", **titles_of(COLUMN_METRICS[:3])}
-    return score_table(
-        f"{title} by {column}, percent",
-        column,
-        columns,
-        rows,
-        bounds=COLUMN_METRICS[:2],
-        caption=lines,
-        no_wrap=["rows"],
-        min_width=12,
-    )

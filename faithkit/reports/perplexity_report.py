@@ -16,10 +16,7 @@ from faithkit.reports.report import Provenance, Report, Rows, add_provenance, bu
 from faithkit.reports.score_table import metrics_table
 from faithkit.scores.measures import LANGUAGE_MODEL, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
-
-LARGEST_LOSS = 80.0  # its exponential is still a finite number
 
 
 def language_model_statistic(groups: Groups, rows: NDArray[np.float64]) -> Statistic:
@@ -33,18 +30,10 @@ def language_model_statistic(groups: Groups, rows: NDArray[np.float64]) -> Stati
     def statistic(weights: Values) -> dict[str, Values]:
         losses, tokens, right = (weights @ sums).T
         loss = losses / tokens
-        return {"loss": loss, "perplexity": np.exp(np.minimum(loss, LARGEST_LOSS)), "token_accuracy": right / tokens}
+        perplexity = np.exp(np.minimum(loss, 80.0))  # the largest loss of which the exponential is a useful number
+        return {"loss": loss, "perplexity": perplexity, "token_accuracy": right / tokens}
 
     return statistic
-
-
-def language_model_metrics(
-    examples: Sequence[Example], rows: NDArray[np.float64], *, num_resamples: int = 1000
-) -> ScoredMetrics:
-    """Computes loss, perplexity and token_accuracy with intervals; `rows` as for `language_model_statistic`."""
-    groups = Groups.of(example.group for example in examples)
-    statistic = language_model_statistic(groups, rows)
-    return bootstrap(groups, statistic, kinds=kinds_of(LANGUAGE_MODEL), num_resamples=num_resamples)
 
 
 def perplexity_report(
@@ -64,11 +53,12 @@ def perplexity_report(
         origin: The model, and what it has seen of the examples; None leaves it out.
     """
 
-    def rescore(chosen: Rows) -> Mapping[str, Metric]:
-        left = [example for example, marked in zip(examples, chosen, strict=True) if marked]
-        return language_model_metrics(left, rows[chosen], num_resamples=num_resamples).metrics
+    def score(chosen: Rows) -> ScoredMetrics:
+        groups = Groups.of(example.group for example, marked in zip(examples, chosen, strict=True) if marked)
+        statistic = language_model_statistic(groups, rows[chosen])
+        return bootstrap(groups, statistic, kinds=kinds_of(LANGUAGE_MODEL), num_resamples=num_resamples)
 
-    scored = language_model_metrics(examples, rows, num_resamples=num_resamples)
+    scored = score(np.ones(len(examples), bool))
     answered = [example for example in examples if example.id in answers]
     tables = [metrics_table({"model": scored.metrics}, title=title)]
     if answered:
@@ -83,6 +73,6 @@ def perplexity_report(
         notes=scored.notes,
         samples=tuple(build_sample(example, answer=answers[example.id]) for example in answered),
         answers=[(example, Prediction(id=example.id, text=answers[example.id])) for example in answered],
-        rescore=rescore,
+        rescore=lambda chosen: score(chosen).metrics,
     )
     return add_provenance(report, origin, title=title)

@@ -12,7 +12,7 @@ dialogues.
 (0.2, 0.333)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,6 @@ def evaluate_rates(turns: Turns) -> Evaluation:
 
 
 CORRECTED = f"{TURN_RATE}_corrected"
-NUM_PUBLISHED = 3
-CAPTION = (
-    "history before a turn: gold, the data's replies; self, the system's. dialogues: any turn is "
-    "hallucinated. 95% intervals over dialogues"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +141,12 @@ def rates_report(
     board, found, all_notes = Board(title, num_resamples=num_resamples), dict[Case, dict[str, Metric]](), list(notes)
     for case, turns in cases.items():
         board.add(case.name, evaluate_rates(turns))
-        found[case], noted = board.metrics(case.name), [*board.notes(case.name), *_describe_missing(turns, case.name)]
+        found[case], noted = board.metrics(case.name), list(board.notes(case.name))
+        num_replied, num_turns = int(turns.replied.sum()), len(turns.replied)
+        if silent := num_turns - num_replied:
+            noted.append(f"{case.name}: {silent:,} of {num_turns:,} turns got no reply: left out")
+        if unparsed := int((turns.replied & ~turns.judged).sum()):
+            noted.append(f"{case.name}: {unparsed:,} of {num_replied:,} replies got no readable verdict")
         if error is not None and turns.judged.any():
             corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
             found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
@@ -173,16 +173,15 @@ def rates_report(
         all_notes.append(f"the judge {calls}, on {error.name}")
     tables = [_rates_table(found, title=title, judged_by=judged_by, dataset=dataset)]
     if differences:
-        tables.append(_differences_table(differences, title=title))
+        rows: list[Row] = []
+        for name, both in differences.items():
+            cells = [difference_cells(both.get(rate), rate, f"{rate} p") for rate in RATES]
+            rows.append((name.replace("/temperature_", " at "), {**cells[0], **cells[1]}))
+        columns = {TURN_RATE: "turns", f"{TURN_RATE} p": "p", DIALOGUE_RATE: "dialogues", f"{DIALOGUE_RATE} p": "p"}
+        lines = ["paired, on the same resamples of dialogues; p two-sided, uncorrected"]
+        head = f"{title}: self - gold histories, percent"
+        tables.append(score_table(head, "system", columns, rows, caption=lines, min_width=14))
     return found, Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
-
-
-def _describe_missing(turns: Turns, name: str) -> Iterator[str]:
-    num_replied = int(turns.replied.sum())
-    if silent := len(turns.replied) - num_replied:
-        yield f"{name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out"
-    if unparsed := int((turns.replied & ~turns.judged).sum()):
-        yield f"{name}: {unparsed:,} of {num_replied:,} replies got no readable verdict"
 
 
 def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
@@ -193,11 +192,13 @@ def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judg
         rows.append(((case.system, case.history, *temperature), metrics))
         if (corrected := metrics.get(CORRECTED)) is not None:
             rows.append((("  corrected", *[""] * (1 + at)), {TURN_RATE: corrected}))
-    lines = [f"judged by {escape_terminal(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
+    meaning = "history before a turn: gold, the data's replies; self, the system's. dialogues: any turn is hallucinated"
+    intervals = "95% intervals over dialogues" + "; at: temperature" * at
+    lines = [f"judged by {escape_terminal(judged_by, 200)}", f"{meaning}. {intervals}"]
     if dataset == "halludial":
         published = published_table("halludial_rates")
         rows.append(None)
-        for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
+        for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:3]:
             for history in RATE_HISTORIES:
                 figures = published_cells(row, {TURN_RATE: f"{history}_turn", DIALOGUE_RATE: f"{history}_dialogue"})
                 rows.append(((f"{row['system']} *", history, *["1"] * at), figures))
@@ -205,25 +206,6 @@ def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judg
     names, columns = ["system", "history", *["at"] * at], {TURN_RATE: "turns", DIALOGUE_RATE: "dialogues"}
     title, heads = f"{title}: hallucinated, percent", list(columns.values())
     return score_table(title, names, columns, rows, caption=lines, min_width=14, no_wrap=heads)
-
-
-def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
-    rows = (
-        (
-            name.replace("/temperature_", " at "),
-            {key: cell for rate in RATES for key, cell in difference_cells(found.get(rate), rate, f"{rate} p").items()},
-        )
-        for name, found in differences.items()
-    )
-    columns = {TURN_RATE: "turns", f"{TURN_RATE} p": "p", DIALOGUE_RATE: "dialogues", f"{DIALOGUE_RATE} p": "p"}
-    title, caption = (
-        f"{title}: self - gold histories, percent",
-        "paired, on the same resamples of dialogues; p two-sided, uncorrected",
-    )
-    return score_table(title, "system", columns, rows, caption=[caption], min_width=14)
-
-
-PLOT_TITLES = {TURN_RATE: "hallucinated turns", DIALOGUE_RATE: "dialogues with any"}
 
 
 def plot_temperatures(cases: Mapping[Case, Mapping[str, Metric]], path: Path) -> Path:
@@ -240,9 +222,10 @@ def plot_temperatures(cases: Mapping[Case, Mapping[str, Metric]], path: Path) ->
         if case.temperature is not None:
             lines.setdefault((case.system, case.history), []).append((case.temperature, metrics))
     systems = list(dict.fromkeys(system for system, _ in lines))
+    titles = {TURN_RATE: "hallucinated turns", DIALOGUE_RATE: "dialogues with any"}
     with rc_context(STYLE):
         figure, _ = new_figure(9, 3.4, columns=2)
-        for axes, (rate, title) in zip(figure.axes, PLOT_TITLES.items(), strict=True):
+        for axes, (rate, title) in zip(figure.axes, titles.items(), strict=True):
             for (system, history), points in lines.items():
                 known = sorted((at, metrics[rate]) for at, metrics in points if rate in metrics)
                 place = systems.index(system)

@@ -6,7 +6,7 @@ by `write_reports`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from faithkit.statistics.metric import Metric
 
 Sample = Mapping[str, Any]  # a plain row, for loggers
 Rows = NDArray[np.bool_]  # marks rows of a test set [N]
-MAX_CHARACTERS = 2000  # of a text in a sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +82,7 @@ def build_sample(example: Example, **values: Any) -> Sample:
         "response": example.response,
         **values,
     }
-    return {name: escape_terminal(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}
-
-
-_USED = "trained on, chosen on or calibrated on"
+    return {name: escape_terminal(v, 2000) if isinstance(v, str) else v for name, v in row.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +119,26 @@ class Provenance:
     @property
     def lines(self) -> tuple[str, ...]:
         """Lists the rows and models in one line, then what each model has seen."""
-        sources = [f"from: {self.rows}", *(_describe_model(model) for model in self.models)]
-        pairs = zip(self.models, self.leaks, strict=True)
-        leaks = (line for model, leaks in pairs for line in _leak_lines(model, leaks))
-        return ("; ".join(sources), *self.notes, *leaks)
+        sources = [f"from: {self.rows}"]
+        for model in self.models:
+            known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
+            threshold = f", threshold {escape_terminal(model.threshold)}" if model.threshold else ""
+            sources.append(f"{_display_model(model)} ({escape_terminal(known)}){threshold}")
+        lines = ["; ".join(sources), *self.notes]
+        for model, leaks in zip(self.models, self.leaks, strict=True):
+            if leaks is None or model.seen is None:
+                lines.append(f"leaks: unknown for {_display_model(model)}: {model.reason}")
+                continue
+            bases = (escape_terminal(name) for name in model.seen.unknown_bases)
+            lines += (f"leaks: unknown for {name}, which training began with" for name in bases)
+            sizes, used = leaks.sizes, "trained on, chosen on or calibrated on"
+            if number := int(leaks.rows.sum()):
+                seen = f"they, their knowledge or their group were {used}"
+                lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
+            else:
+                everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
+                lines.append(f"leaks: none of {everything} was {used} by {_display_model(model)}")
+        return tuple(lines)
 
     @property
     def alerts(self) -> tuple[str, ...]:
@@ -140,7 +152,7 @@ class Provenance:
             seen = {"untold": model.reason} if leaks is None else leaks.to_dict()
             began_with = list(model.seen.unknown_bases) if model.seen else []
             models.append({**model.to_dict(), "leaks": seen, "began_with_untold": began_with})
-        return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
+        return {"rows": asdict(self.rows), "models": models, "notes": list(self.notes)}
 
 
 def metrics_without_leaked(outcomes: Outcomes, leaked: Rows, *, num_resamples: int) -> dict[str, Metric]:
@@ -159,31 +171,8 @@ def select_rows(
     return chosen, {example.id: predictions[example.id] for example in chosen}
 
 
-def _describe_model(model: UsedModel) -> str:
-    """Names a model with its weights and threshold."""
-    known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
-    shown = f"{_display_model(model)} ({escape_terminal(known)})"
-    return f"{shown}, threshold {escape_terminal(model.threshold)}" if model.threshold else shown
-
-
 def _display_model(model: UsedModel) -> str:
     return escape_terminal(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
-
-
-def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
-    if leaks is None or model.seen is None:
-        return [f"leaks: unknown for {_display_model(model)}: {model.reason}"]
-    lines = [
-        f"leaks: unknown for {escape_terminal(name)}, which training began with" for name in model.seen.unknown_bases
-    ]
-    sizes = leaks.sizes
-    if number := int(leaks.rows.sum()):
-        seen = f"they, their knowledge or their group were {_USED}"
-        lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
-    else:
-        everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
-        lines.append(f"leaks: none of {everything} was {_USED} by {_display_model(model)}")
-    return lines
 
 
 def leaks_table(provenance: Provenance, title: str) -> Table:
@@ -193,8 +182,8 @@ def leaks_table(provenance: Provenance, title: str) -> Table:
         if leaks is None or not leaks.rows.any():
             continue
         rows.append(bold(_display_model(model)))
-        rows += ((f"  {use} on", found.to_dict()) for use, found in leaks.counts.items())
-        rows += [("  of", leaks.sizes.to_dict()), None]
+        rows += ((f"  {use} on", asdict(found)) for use, found in leaks.counts.items())
+        rows += [("  of", asdict(leaks.sizes)), None]
     return score_table(title, "seen by", units, rows, no_wrap=units, show_edge=True)
 
 
@@ -215,7 +204,8 @@ def add_provenance(
     if provenance is None:
         return report
     facts, metrics, leaked = {**report.facts, **provenance.to_dict()}, dict(report.metrics), provenance.leaked
-    tables, lines, alerts = [], list(provenance.lines), list(provenance.alerts)
+    lines = list(provenance.lines)
+    tables, alerts = [], lines[1:]  # what each model has seen
     if leaked.any():
         tables.append(leaks_table(provenance, f"{title}, leaks"))
     if leaked.all() and len(leaked):

@@ -1,6 +1,7 @@
 """The report of generated responses: metrics with baselines and another system, judges with errors, and a sample."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,8 @@ from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 
-DATASET_METRICS = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
 # What decides which responses are better: whether they are faithful, by the strongest metric that was computed.
 MAIN_RESPONSE_METRICS = (CRITIC_RATE, "q2_nli", "bertscore_f1", "knowledge_f1")
-JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
 CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
 
 
@@ -88,37 +87,6 @@ def differences_table(
     )
     caption = [f"{CAPTION}; both on the same resamples; p two-sided, uncorrected"]
     return new_number_table(title, "metric", ("predictions", "against", "difference", "p"), rows, caption=caption)
-
-
-def examples_table(
-    examples: Sequence[Example],
-    responses: Sequence[str],
-    columns: MetricColumns,
-    limit: int,
-) -> Table:
-    """Shows a sample of responses: half are the least supported ones, the rest are spread over the data."""
-    table = new_field_table("responses to judge")
-    rows = columns.rows()
-    for place in choose_responses(columns, limit):
-        example, values = examples[place], rows[place]
-        fields: dict[str, str | Text] = {"id": example.id, **context_fields(example), "gold": gold_response(example)}
-        fields["response"] = Text(escape_terminal(responses[place], 400), style="bold")
-        shown = (f"{name} {values[name]:.2f}" for name in JUDGED if values.get(name) is not None)
-        add_fields(table, {**fields, "values": ", ".join(shown)})
-    return table
-
-
-def sample_rows(
-    examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int
-) -> list[Sample]:
-    """Builds plain rows of equal columns, for loggers, of the same responses as `examples_table`."""
-    values = columns.rows()
-    return [
-        build_sample(
-            examples[place], gold=gold_response(examples[place]), **{**values[place], "response": responses[place]}
-        )
-        for place in choose_responses(columns, limit)
-    ]
 
 
 def choose_responses(columns: MetricColumns, limit: int) -> list[int]:
@@ -182,13 +150,8 @@ def judge_report(
         metrics |= {f"judge/{judge.key}_{name}": metric for name, metric in found.items()}
     if not errors:
         notes.append("no rate is corrected: benchmark.judge_labels=[{dataset, path}] gives rows that people labelled")
-    tables = (rates, _error_table(errors, title)) if errors else (rates,)
-    return Report(metrics=metrics, tables=tables, notes=tuple(notes))
-
-
-def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], title: str) -> Table:
-    rows: list[Row] = []
-    lines = []
+        return Report(metrics=metrics, tables=(rates,), notes=tuple(notes))
+    rows, lines = [], []
     for judge, found in errors:
         assert judge.error is not None
         hit, missed, alarms, passed = judge.error.table.sum(axis=0)
@@ -198,12 +161,9 @@ def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], t
         lines.append(escape_terminal(f"{judge.name}: on {judge.error.name}"))
     lines.append("people, judge: the share that each calls hallucinated; false alarms: of faithful rows")
     title = f"{title}: the judges against people's labels, percent"
-    columns = {"recall": "recall", "false_alarms": "false alarms", "people": "people", "judge": "judge"}
-    return score_table(title, "judge", columns, rows, caption=lines)
-
-
-PREDICTIONS = "predictions"
-ACROSS = "across datasets"  # names no test set
+    heads = {"recall": "recall", "false_alarms": "false alarms", "people": "people", "judge": "judge"}
+    table = score_table(title, "judge", heads, rows, caption=lines)
+    return Report(metrics=metrics, tables=(rates, table), notes=tuple(notes))
 
 
 def response_report(
@@ -229,17 +189,20 @@ def response_report(
     """
     columns = measure_responses(paired.examples, paired.texts, models, progress=progress)
     board = Board(title, num_resamples=num_resamples)
-    board.add(PREDICTIONS, columns.evaluation(), title="the predictions")
-    scored = board.metrics(PREDICTIONS)
+    board.add("predictions", columns.evaluation(), title="the predictions")
+    scored, values = board.metrics("predictions"), columns.rows()
     if scores_path is not None:
-        write_scores(scores_path, paired, columns)
-    metrics, judged = dict(scored), {PREDICTIONS: (columns.columns, scored)}
+        scores_path.parent.mkdir(parents=True, exist_ok=True)
+        every = zip(paired.examples, paired.texts, values, strict=True)
+        write_jsonl(scores_path, ({"id": example.id, "response": text, **row} for example, text, row in every))
+    metrics, judged = dict(scored), {"predictions": (columns.columns, scored)}
     baseline_texts = {
         GOLD: [gold_response(example) for example in paired.examples],
         COPY: [example.knowledge for example in paired.examples],
     }
+    quick = replace(models, q2=None, official=models.official and replace(models.official, q2=None))  # Q2 is slow
     for name in baselines:
-        of_baseline = measure_responses(paired.examples, baseline_texts[name], models.without_q2())
+        of_baseline = measure_responses(paired.examples, baseline_texts[name], quick)
         board.add(name, of_baseline.evaluation())
         judged[name] = of_baseline.columns, board.metrics(name)
         metrics |= {f"{name}/{metric}": value for metric, value in board.metrics(name).items()}
@@ -247,7 +210,7 @@ def response_report(
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
         board.add("against", theirs.evaluation())
-        found, differences = board.metrics("against"), board.subtract(PREDICTIONS, "against")
+        found, differences = board.metrics("against"), board.subtract("predictions", "against")
         metrics |= {f"against/{name}": metric for name, metric in found.items()}
         for name, difference in differences.items():
             metrics |= difference.to_metrics(name)
@@ -264,9 +227,17 @@ def response_report(
     tables += judges.tables[len(corrected) :]
     samples: list[Sample] = []
     if num_examples:
-        tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
-        samples = sample_rows(paired.examples, paired.texts, columns, num_examples)
-    notes = (*models.missing, *paired.notes, *board.notes(PREDICTIONS), *judges.notes)
+        shown = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
+        tables.append(new_field_table("responses to judge"))
+        for place in choose_responses(columns, num_examples):
+            example, text, row = paired.examples[place], paired.texts[place], values[place]
+            samples.append(build_sample(example, gold=gold_response(example), **{**row, "response": text}))
+            fields = {"id": example.id, **context_fields(example), "gold": gold_response(example)}
+            response = Text(escape_terminal(text, 400), style="bold")
+            figures = ", ".join(f"{name} {row[name]:.2f}" for name in shown if row.get(name) is not None)
+            cells: dict[str, str | Text] = {**fields, "response": response, "values": figures}
+            add_fields(tables[-1], cells)
+    notes = (*models.missing, *paired.notes, *board.notes("predictions"), *judges.notes)
     answers = [(e, Prediction(id=e.id, text=text)) for e, text in zip(paired.examples, paired.texts, strict=True)]
     report = Report(
         metrics=metrics,
@@ -281,13 +252,6 @@ def response_report(
         ),
     )
     return add_provenance(report, origin, title=title, build_table=systems_table)
-
-
-def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:
-    """Writes one JSON line for each example: its id, the response, every value, and Q2's questions."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    every = zip(paired.examples, paired.texts, columns.rows(), strict=True)
-    write_jsonl(path, ({"id": example.id, "response": text, **values} for example, text, values in every))
 
 
 def report_responses(
@@ -320,7 +284,8 @@ def report_responses(
     if len(reports) > 1:
         found = {name: report.metrics for name, [report] in reports.items()}  # those that need no gold response
         sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in found.values())
-        rows = [*_metric_rows(found, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
+        names = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
+        rows = [*_metric_rows(found, names), ["examples", *(f"{size:,}" for size in sizes)]]
         across = new_number_table("responses across datasets", "metric", found, rows, caption=[CAPTION])
-        reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
+        reports = {"across datasets": [Report(metrics={}, headline=(across,))], **reports}
     return write_benchmark_results(run, reports, config, data, samples)

@@ -25,7 +25,6 @@ from faithkit.pages.page_tables import (
     format_metric,
     format_p,
     format_percent,
-    format_published,
     new_number_table,
 )
 from faithkit.scores.measures import LANGUAGE_MODEL
@@ -58,34 +57,34 @@ def score_table(
         bounds: The columns with intervals; None for all.
     """
     heads = columns if isinstance(columns, Mapping) else {name: name for name in columns}
-
-    def format_row(row: Row) -> Sequence[str | Text] | None:
+    lines: list[Sequence[str | Text] | None] = []
+    for row in rows:
         if row is None or isinstance(row, Text):
-            return row if row is None else [row]
+            lines.append(row if row is None else [row])
+            continue
         first, cells = row
-        shown = (_format_cell(cells.get(name), bounds is None or name in bounds) for name in heads)
-        return [*([first] if isinstance(first, str | Text) else first), *shown]
-
+        line: list[str | Text] = [first] if isinstance(first, str | Text) else list(first)
+        for name in heads:
+            cell = cells.get(name)
+            if isinstance(cell, Difference):
+                cell = cell.metric
+            if cell is None or isinstance(cell, Metric):
+                line.append(format_percent(cell, bounds=bounds is None or name in bounds))
+            elif isinstance(cell, int):
+                line.append(f"{cell:,}")
+            else:
+                line.append(f"{cell:.1f}" if isinstance(cell, float) else cell)
+        lines.append(line)
     return new_number_table(
         title,
         names,
         heads.values(),
-        map(format_row, rows),
+        lines,
         caption=caption,
         min_width=min_width,
         no_wrap=no_wrap,
         show_edge=show_edge,
     )
-
-
-def _format_cell(cell: Cell, bounds: bool) -> str | Text:
-    if isinstance(cell, Difference):
-        return format_percent(cell.metric, bounds=bounds)
-    if cell is None or isinstance(cell, Metric):
-        return format_percent(cell, bounds=bounds)
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    return format_published(cell) if isinstance(cell, float) else cell
 
 
 def difference_cells(difference: Difference | None, name: str = "difference", p_value: str = "p") -> dict[str, Cell]:

@@ -6,7 +6,7 @@ FaithBench: balanced accuracy and macro-F1 of all rows.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,6 @@ from faithkit.statistics.spread import Statistic, Values
 IOU = "iou"
 ALL, MEAN = "all rows", "mean"
 BEST = "best *"
-NUM_BEST = 5  # published systems above which the model is placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +44,6 @@ class Protocol:
     metrics: tuple[str, ...]
     field: str | None = None
     not_in_mean: tuple[str, ...] = ()
-
-    def averaged(self, sets: Iterable[str]) -> list[str]:
-        """Lists the sets of the mean."""
-        return [name for name in sets if name not in self.not_in_mean]
 
 
 PROTOCOLS = {
@@ -91,10 +86,20 @@ def set_report(
         metrics |= {f"fitted/{name}": metric for name, metric in fitted.items()}
         notes.append(f"fitted: threshold of the best macro-F1 on {escape_terminal(refitted.fitted_on)}")
     sizes, first = Counter(sets), protocol.metrics[0]
-    tables = [_set_table(scored.metrics, fitted, sizes, protocol, title=title, dataset=dataset)]
-    if (mean := scored.metrics.get(f"{MEAN}/{first}")) is not None:
-        found = _leaderboard(mean, protocol.averaged(sizes), dataset, title=title, head=titles_of([first])[first])
-        tables += [found] if found else []
+    averaged = [name for name in sizes if name not in protocol.not_in_mean]
+    means = []  # of each published system over the sets, the best first; only of those with all figures
+    for row, _ in set_figures(dataset):
+        if averaged and all(row.get(name) is not None for name in averaged):
+            means.append((float(np.mean([row[name] for name in averaged])), str(row["system"])))
+    means.sort(reverse=True)
+    best_mean = means[0][0] if means else None
+    tables = [_set_table(scored.metrics, fitted, sizes, protocol, title=title, dataset=dataset, best_mean=best_mean)]
+    if means and (mean := scored.metrics.get(f"{MEAN}/{first}")) is not None:
+        place, head = sum(one > 100 * mean.value for one, _ in means) + 1, titles_of([first])[first]
+        rows: list[Row] = [(f"{system} *", {head: one}) for one, system in means[:5]]
+        rows.insert(min(place - 1, 5), (bold("model"), {head: mean}))
+        lines = [f"place {place} of {len(means) + 1}; the mean of {len(averaged)} sets"]
+        tables.append(score_table(f"{title}, the best means", "system", [head], rows, caption=lines))
     by = {protocol.field: {e.id: name for e, name in zip(examples, sets, strict=True)}} if protocol.field else {}
     return Report(metrics=metrics, headline=tuple(tables), notes=tuple(notes), by=by)
 
@@ -108,7 +113,11 @@ def _score(
 ) -> ScoredMetrics:
     """Scores every set and the mean of the sets on the same resamples of groups."""
     outcomes, names = join_outcomes(examples, predictions), list(dict.fromkeys(sets))
-    iou = row_iou(examples, predictions) if IOU in protocol.metrics else None
+    iou = None  # characters of each row marked by both sides / by any, 1 where there are none [N]
+    if IOU in protocol.metrics:
+        spans = join_spans(examples, predictions)
+        union = spans.marked + spans.found - spans.hits
+        iou = np.where(union > 0, spans.hits / np.maximum(union, 1), 1.0)
     found: dict[str, Statistic] = {}
     sizes: dict[str, int] = {}
     for name in names:
@@ -126,7 +135,8 @@ def _score(
             values = {name: one(weights) for name, one in found.items()}
         scored = {f"set/{name}/{metric}": values[name][metric] for name in names for metric in defined[name]}
         for metric in protocol.metrics if protocol.field else ():
-            parts = [scored[f"set/{name}/{metric}"] for name in protocol.averaged(names) if metric in defined[name]]
+            averaged = [one for one in names if one not in protocol.not_in_mean and metric in defined[one]]
+            parts = [scored[f"set/{one}/{metric}"] for one in averaged]
             scored |= {f"{MEAN}/{metric}": np.mean(parts, axis=0)} if parts else {}
         return scored
 
@@ -137,20 +147,6 @@ def _score(
     return ScoredMetrics(metrics=result.metrics, notes=(why,) if missing else ())
 
 
-def row_iou(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Values:
-    """Computes each row's characters marked by both sides / by any, 1 where there are none [N]."""
-    spans = join_spans(examples, predictions)
-    union = spans.marked + spans.found - spans.hits
-    return np.where(union > 0, spans.hits / np.maximum(union, 1), 1.0)
-
-
-def _published_means(sets: Iterable[str], dataset: str) -> list[tuple[float, str]]:
-    """Computes the mean of each published system over the sets, the best first; only of those with all figures."""
-    names = list(sets)
-    rows = [row for row, _ in set_figures(dataset) if names and all(row.get(name) is not None for name in names)]
-    return sorted(((float(np.mean([row[name] for name in names])), row["system"]) for row in rows), reverse=True)
-
-
 def _set_table(
     metrics: Mapping[str, Metric],
     fitted: Mapping[str, Metric],
@@ -159,6 +155,7 @@ def _set_table(
     *,
     title: str,
     dataset: str,
+    best_mean: float | None,
 ) -> Table:
     figures, first = set_figures(dataset), protocol.metrics[0]
 
@@ -171,8 +168,7 @@ def _set_table(
         known = [float(row[name]) for row, _ in figures if row.get(name) is not None]
         rows.append((escape_terminal(name), cells(f"set/{name}", size, max(known, default=None))))
     if protocol.field:
-        means = _published_means(protocol.averaged(sets), dataset)
-        rows += [None, (bold(MEAN), cells(MEAN, "", means[0][0] if means else None))]
+        rows += [None, (bold(MEAN), cells(MEAN, "", best_mean))]
     columns = {"rows": "rows", **titles_of(protocol.metrics)}
     columns |= {name: name for name, has_any in {"fitted": fitted, BEST: figures}.items() if has_any}
     lines = ["95% intervals over groups" + "; at the detector's own threshold" * (first == "balanced_accuracy")]
@@ -188,15 +184,3 @@ def _set_table(
         caption=lines,
         no_wrap=["rows"],
     )
-
-
-def _leaderboard(ours: Metric, sets: Sequence[str], dataset: str, *, title: str, head: str) -> Table | None:
-    """Places the model's mean among the published ones of the same sets; None without figures."""
-    means = _published_means(sets, dataset)
-    if not means:
-        return None
-    place = sum(mean > 100 * ours.value for mean, _ in means) + 1
-    rows: list[Row] = [(f"{system} *", {head: mean}) for mean, system in means[:NUM_BEST]]
-    rows.insert(min(place - 1, NUM_BEST), (bold("model"), {head: ours}))
-    lines = [f"place {place} of {len(means) + 1}; the mean of {len(sets)} sets"]
-    return score_table(f"{title}, the best means", "system", [head], rows, caption=lines)

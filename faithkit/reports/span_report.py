@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import MEDIAN, BaselineData
-from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
+from faithkit.baselines.word_overlap import mismatch_predictions
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
     NOTHING_FOUND,
@@ -29,8 +29,8 @@ from faithkit.pages.page_tables import (
     new_field_table,
 )
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
-from faithkit.records import UNPARSED, UNTYPED, Example, Prediction, Span
-from faithkit.reports.report import Report, Rows, Sample, build_sample, select_rows
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
+from faithkit.reports.report import Report, Rows, build_sample, select_rows
 from faithkit.reports.score_table import Cell, Row, Systems, part_rows, published_cells, score_table
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
@@ -40,12 +40,10 @@ OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
 
 
-def headline_table(systems: Systems, *, title: str = "", is_read: bool = True, notes: Sequence[str] = ()) -> Table:
+def _headline_table(systems: Systems, *, title: str, is_read: bool, note: str) -> Table:
     """Shows F1 by response and by character with intervals, and characters' precision and recall: fits 80 columns.
 
-    Args:
-        is_read: Most replies of the model could be read; otherwise its figures are not shown.
-        notes: Further lines of the caption.
+    Figures of a model are left out if most of its replies could not be read.
     """
     columns = {
         "response_f1": "response F1",
@@ -53,19 +51,20 @@ def headline_table(systems: Systems, *, title: str = "", is_read: bool = True, n
         "char_precision": "prec.",
         "char_recall": "recall",
     }
-    (first, ours), *others = systems.items()
     named = {"response_precision": "precision", "response_recall": "recall", "response_auroc": "AUROC"}
+    ours = systems["model"]
     found = (f"{head} {format_percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours)
+    others = [(name, metrics) for name, metrics in systems.items() if name not in ("model", "no spans")]
     return score_table(
         f"{title}, percent",
         "system",
         columns,
-        [(bold(first), ours if is_read else {}), *others],
+        [(bold("model"), ours if is_read else {}), *others],
         bounds=("response_f1", "char_f1"),
         caption=[
             f"model, by response: {', '.join(found)}" if is_read else f"model: {NOT_SHOWN}",
             f"n = {ours['response_f1'].n:,}; 95% intervals over sources",
-            *notes,
+            note,
         ],
         no_wrap=["prec.", "recall"],
     )
@@ -116,15 +115,6 @@ def parts_table(
         no_wrap=list(columns.values()),
         show_edge=True,
     )
-
-
-def types_table(systems: Systems, *, title: str = "") -> Table:
-    """Shows character recall for each type of gold span."""
-    rows: list[Row] = []
-    for part, found in split_parts("type/", systems).items():
-        recalls = {name: metrics.get("char_recall") for name, metrics in found.items()}
-        rows.append((part, {"n": next(iter(found.values()))["char_recall"].n, **recalls}))
-    return score_table(title, "type", ["n", *systems], rows, no_wrap=["n"], show_edge=True)
 
 
 def split_parts(prefix: str, systems: Systems) -> dict[str, dict[str, dict[str, Metric]]]:
@@ -185,28 +175,23 @@ def mark_spans(text: str, spans: Iterable[Span], *, context: int = 100, max_char
     for place, (start, end) in enumerate(pairwise(bounds)):
         if place % 2:
             inside = [span for span in kept if start <= span.start < end]
-            pieces.append(f"{OPEN}{text[start:end]}{_label_note(inside)}{CLOSE}")
+            scores = [span.score for span in inside if span.score is not None]
+            words = ["+".join(dict.fromkeys(span.label for span in inside if span.label != UNTYPED))]
+            words += [f"{max(scores):.2f}"] if scores else []
+            note = " ".join(filter(None, words))
+            pieces.append(f"{OPEN}{text[start:end]}{'|' * bool(note)}{note}{CLOSE}")
         else:
             before, after = context if place else 0, context if place < 2 * len(runs) else 0
-            pieces.append(_gap(text[start:end], before, after) if runs else text)
+            left_out = end - start - before - after if runs else 0
+            gap = f" ... (+{left_out:,} characters) ... "
+            is_long = left_out > 40  # the note is as long
+            pieces.append(
+                f"{text[start : start + before]}{gap}{text[end - after : end]}" if is_long else text[start:end]
+            )
     shown = escape_terminal("".join(pieces), max_characters)
     if shown.rfind(OPEN) > shown.rfind(CLOSE):  # the text was cut within a mark
         shown = re.sub(r"\.\.\. \(\+[\d,]+ characters\)$", rf"{CLOSE}\g<0>", shown)
     return shown
-
-
-def _gap(text: str, before: int, after: int) -> str:
-    out = len(text) - before - after
-    if out <= 40:  # the note would be as long
-        return text
-    return f"{text[:before]} ... (+{out:,} characters) ... {text[len(text) - after :]}"
-
-
-def _label_note(spans: Sequence[Span]) -> str:
-    labels = "+".join(dict.fromkeys(span.label for span in spans if span.label != UNTYPED))
-    scores = [span.score for span in spans if span.score is not None]
-    words = [*([labels] if labels else []), *([f"{max(scores):.2f}"] if scores else [])]
-    return f"|{' '.join(words)}" if words else ""
 
 
 def _caption(systems: Systems, name: str, published: Sequence[PublishedDetector]) -> Iterator[str]:
@@ -219,13 +204,8 @@ def _caption(systems: Systems, name: str, published: Sequence[PublishedDetector]
     yield from (f"{source}: {protocol}" for source, protocol in protocols.items())
 
 
-WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
-CHAR_F1 = "char_f1"
-PREFIXES = {WHOLE: "all_characters_", EMPTY: "no_spans_", MISMATCH: "mismatch_"}  # of the baselines' metrics
-ANY_SPAN = "model, any span"  # a response is hallucinated when a span is predicted in it
+MISMATCH = "words not in context"
 SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
-PUBLISHED_BY_TASK = ("Llama-2-13B, fine-tuned", "GPT-4-turbo, prompted")  # of the paper's first version
-OTHERS_BY_TASK = ("RAG-HAT", "RL4HS-14B")
 
 
 def has_spans(examples: Sequence[Example]) -> bool:
@@ -278,23 +258,59 @@ def span_report(
     data = baseline_data or BaselineData()
     threshold = data.fit_overlap("f1")
     chosen_on = f"threshold of {MISMATCH}, by response: chosen on {MEDIAN if threshold is None else data.name}"
-    baselines = {
-        MISMATCH: mismatch_predictions(examples, threshold=threshold),
-        WHOLE: whole_predictions(examples),
-        EMPTY: empty_predictions(examples),
+    marks_all = {
+        one.id: Prediction(id=one.id, label=HALLUCINATED, spans=(Span(start=0, end=len(one.response), label=UNTYPED),))
+        for one in examples
     }
-    for name, found in baselines.items():
+    baselines = {
+        MISMATCH: ("mismatch_", mismatch_predictions(examples, threshold=threshold)),
+        "all characters": ("all_characters_", marks_all),
+        "no spans": ("no_spans_", {one.id: Prediction(id=one.id, label=FAITHFUL) for one in examples}),
+    }
+    for name, (prefix, found) in baselines.items():
         board.add(name, evaluate_spans(join_spans(examples, found)), is_baseline=True)
-        metrics |= prefix_metrics(PREFIXES[name], board.metrics(name))
-        if (difference := board.subtract("model", name, [CHAR_F1]).get(CHAR_F1)) is not None:
-            metrics |= difference.to_metrics(f"{PREFIXES[name]}{CHAR_F1}")
+        metrics |= prefix_metrics(prefix, board.metrics(name))
+        if (difference := board.subtract("model", name, ["char_f1"]).get("char_f1")) is not None:
+            metrics |= difference.to_metrics(f"{prefix}char_f1")
     systems = {name: board.metrics(name) for name in board.systems}
-    published = dataset if are_comparable(examples) else ""
-    both_rules = {"model": systems["model"], ANY_SPAN: by_any_span(systems["model"])}
+    tables = _figure_tables(systems, outcomes, dataset if are_comparable(examples) else "", title=title)
+    chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
+    if num_examples:
+        tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
+    samples = []
+    for example in chosen:
+        one = predictions[example.id]
+        marks = {"gold_spans": example.spans or (), "spans": one.spans}
+        shown = {name: mark_spans(example.response, spans) for name, spans in marks.items()}
+        samples.append(build_sample(example, gold=example.label, label=one.label, score=one.score, **shown))
+    unread = sum(predictions[example.id].label == UNPARSED for example in examples)
+    is_read = unread <= TOO_MANY_UNPARSED * len(examples)
+    return Report(
+        metrics=metrics,
+        conclusion=board.conclude("model", {"char_f1": "character F1"}) if is_read else None,
+        headline=(_headline_table(systems, title=title, is_read=is_read, note=escape_terminal(chosen_on)),),
+        tables=tuple(tables),
+        notes=summarise_notes(board.notes("model")),
+        samples=tuple(samples),
+        rescore=rescore,
+        shown=SHOWN,
+    )
+
+
+def _figure_tables(systems: Systems, outcomes: SpanOutcomes, published: str, *, title: str) -> list[Table]:
+    """Shows the figures of each level, then those by task, type and generator model.
+
+    Args:
+        published: The dataset to show published figures of; empty for none.
+    """
+    # RAGTruth's release and other detectors call a response hallucinated when any span is predicted in it.
+    inside = "response_by_spans_"
+    by_any = {name.replace(inside, "response_"): one for name, one in systems["model"].items() if inside in name}
+    both_rules = {"model": systems["model"], "model, any span": by_any}
     tables = [
         level_table(
             level,
-            systems if level == "char" else both_rules | systems,
+            systems if level == "char" else {**both_rules, **systems},
             published_detectors(published, level),
             title=title,
         )
@@ -302,56 +318,30 @@ def span_report(
     ]
     two = {name: systems[name] for name in ("model", MISMATCH)}
     if outcomes.tasks.any():
-        by_task = _published_by_task(published)
+        # Of the paper's first version, the one with tasks, those measured on both levels; and the best of others.
+        paper, others = ("Llama-2-13B, fine-tuned", "GPT-4-turbo, prompted"), ("RAG-HAT", "RL4HS-14B")
+        by_task = {
+            task: [
+                row
+                for level in LEVEL_TITLES
+                for row in published_detectors(published, level, task)
+                if row.system in (paper if row.source == V1 else others)
+            ]
+            for task in TASKS
+        }
         tables.append(parts_table("task/", both_rules | two, by_task, title=f"{title} by task, percent"))
     if outcomes.types:
-        tables.append(types_table(two, title=f"{title}, character recall by type, percent"))
+        rows: list[Row] = []
+        for part, each in split_parts("type/", two).items():
+            recalls = {name: one.get("char_recall") for name, one in each.items()}
+            rows.append((part, {"n": next(iter(each.values()))["char_recall"].n, **recalls}))
+        head = f"{title}, character recall by type, percent"
+        tables.append(score_table(head, "type", ["n", *two], rows, no_wrap=["n"], show_edge=True))
     if outcomes.models.any():
         tables.append(parts_table("model/", two, title=f"{title} by generator model, percent"))
-    chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
-    if num_examples:
-        tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
-    shown = {name: found for name, found in systems.items() if name != EMPTY}
-    unread = sum(predictions[example.id].label == UNPARSED for example in examples)
-    is_read = unread <= TOO_MANY_UNPARSED * len(examples)
-    return Report(
-        metrics=metrics,
-        conclusion=board.conclude("model", {CHAR_F1: "character F1"}) if is_read else None,
-        headline=(headline_table(shown, title=title, is_read=is_read, notes=[escape_terminal(chosen_on)]),),
-        tables=tuple(tables),
-        notes=summarise_notes(board.notes("model")),
-        samples=tuple(_sample(example, predictions[example.id]) for example in chosen),
-        rescore=rescore,
-        shown=SHOWN,
-    )
-
-
-def by_any_span(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Renames the response metrics by spans to those by label.
-
-    RAGTruth's release and other detectors call a response hallucinated when any span is predicted in it.
-    """
-    inside = "response_by_spans_"
-    return {name.replace(inside, "response_"): metric for name, metric in metrics.items() if inside in name}
-
-
-def _sample(example: Example, prediction: Prediction) -> Sample:
-    marks = {"gold_spans": example.spans or (), "spans": prediction.spans}
-    shown = {name: mark_spans(example.response, spans) for name, spans in marks.items()}
-    return build_sample(example, gold=example.label, label=prediction.label, score=prediction.score, **shown)
+    return tables
 
 
 def prefix_metrics(prefix: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     """Renames `task/qa/char_f1` to `task/qa/mismatch_char_f1`."""
     return {"/".join([*name.split("/")[:-1], prefix + name.split("/")[-1]]): m for name, m in metrics.items()}
-
-
-def _published_by_task(dataset: str) -> dict[str, list[PublishedDetector]]:
-    """Selects what the paper's first version, the one with tasks, measures on both levels, and the best of others."""
-    rows = {
-        task: [row for level in LEVEL_TITLES for row in published_detectors(dataset, level, task)] for task in TASKS
-    }
-    return {
-        task: [row for row in found if row.system in (PUBLISHED_BY_TASK if row.source == V1 else OTHERS_BY_TASK)]
-        for task, found in rows.items()
-    }

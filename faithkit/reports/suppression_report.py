@@ -1,6 +1,6 @@
 """The report of `benchmark=suppression`: RAGTruth's Table 7 with our figures and the paper's."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,9 +25,6 @@ from faithkit.reports.score_table import Row, published_cells, score_table
 from faithkit.reports.write_reports import write_run_results
 from faithkit.statistics.metric import Metric
 
-BENCHMARK = "suppression"
-TITLE = "Choosing among responses by detected hallucinations"
-PaperRow = Mapping[str, Any]
 TITLES = {
     RANDOM: "random choice",
     FEWEST: "fewest detected spans",
@@ -47,7 +44,7 @@ def report_suppression(
     groups: Mapping[str, Sequence[str] | None],
     strategies: Sequence[str] = STRATEGIES,
     meta: Mapping[str, Any],
-    name: str = BENCHMARK,
+    name: str = "suppression",
     num_resamples: int = 1000,
     origin: Provenance | None = None,
 ) -> dict[str, Metric]:
@@ -79,30 +76,36 @@ def report_suppression(
         if name not in present
     ]
     notes += [f"{name}: {note}" for name, one in scored.items() for note in one.notes]
-    found = {name: one.metrics for name, one in scored.items()}
     left: dict[str, dict[str, Metric]] = {}
+
+    def name_metrics(of_groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
+        return {f"{name}/{short}": one for name, metrics in of_groups.items() for short, one in metrics.items()}
 
     def rescore(rows: Rows) -> dict[str, Metric]:
         chosen = select_rows(examples, by_id, rows)
         for group, models in present.items():
             with suppress(UserError):  # too little is left of a group
                 left[group] = suppression_metrics(*chosen, models=models, **options).metrics
-        return _flatten(left)
+        return name_metrics(left)
 
     def build_table(systems: Mapping[str, Any], *, title: str) -> Table:
         return suppression_table(left, title=title)
 
-    report = Report(metrics=_flatten(found), tables=(suppression_table(found),), notes=tuple(notes), rescore=rescore)
-    report = add_provenance(report, origin, title=BENCHMARK, build_table=build_table)
+    found = {name: one.metrics for name, one in scored.items()}
+    table = suppression_table(found, title="Choosing among responses by detected hallucinations")
+    report = Report(metrics=name_metrics(found), tables=(table,), notes=tuple(notes), rescore=rescore)
+    report = add_provenance(report, origin, title="suppression", build_table=build_table)
     return write_run_results(run, {name: [report]}, meta=meta)
 
 
-def _flatten(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
-    return {f"{name}/{short}": metric for name, metrics in groups.items() for short, metric in metrics.items()}
+def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
+    """Shows the rates of each group's models, of random choice and of each strategy, with the paper's figures.
 
-
-def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
-    """Shows the rates of each group's models, of random choice and of each strategy, with the paper's figures."""
+    The paper's are in percent, reductions as printed; a choice between other models than the paper's has none.
+    """
+    published: dict[str, dict[str, Mapping[str, Any]]] = {}  # by group and treatment: a single model, or a strategy
+    for row in published_table("ragtruth_suppression").rows:
+        published.setdefault(row["group"], {})[row["treatment"]] = row
     rows: list[Row] = []
     captions = [
         "95% intervals over sources; reduction: of random choice's rate at all sources",
@@ -110,7 +113,8 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
     ]
     for name, metrics in groups.items():
         models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
-        paper = paper_rows(models)
+        wanted = {model.lower() for model in models}
+        paper = next((found for found in published.values() if found.keys() - TITLES.keys() == wanted), {})
         rows.append(bold(name))
         treatments = {f"from/{model}": (model, model.lower()) for model in models}
         treatments |= {key: (TITLES[key], key) for key in TITLES}
@@ -119,36 +123,18 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
                 continue
             ours = {RATE: rate, REDUCTION: metrics.get(f"{prefix}/{REDUCTION}")}
             rows.append((f"  {escape_terminal(shown)}", {"valid": rate.n, **ours}))
-            if row := paper.get(key):
-                theirs = published_cells(row, {RATE: "rate", REDUCTION: "reduction"})
-                rows.append(("    paper", {"valid": row["num_valid"], **theirs}))
+            if figures := paper.get(key):
+                theirs = published_cells(figures, {RATE: "rate", REDUCTION: "reduction"})
+                rows.append(("    paper", {"valid": figures["num_valid"], **theirs}))
         rows.append(None)
-        captions += [f"{escape_terminal(name)}: {misprint}" for misprint in _misprints(paper)]
+        for row in paper.values():
+            printed, found = row["reduction"], 100 * (1 - row["rate"] / paper[RANDOM]["rate"])
+            if printed is not None and abs(found - printed) > 0.5:
+                misprint = f"the paper prints a reduction of {printed:.1f} where its rates give {found:.1f}"
+                captions.append(f"{escape_terminal(name)}: {misprint}")
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
             against = f"{TITLES[NONE]}, against random choice at the same sources"
             captions.append(f"{escape_terminal(name)}: {against}: {format_percent(same)}")
     title, columns = f"{title}, percent", {"valid": "valid", RATE: "hallucinated", REDUCTION: "reduction"}
     heads = list(columns.values())
     return score_table(title, "treatment", columns, rows, caption=captions, no_wrap=heads, show_edge=True)
-
-
-def paper_rows(models: Iterable[str]) -> dict[str, PaperRow]:
-    """Finds the paper's rows for a choice between these models, by treatment: a single model, or a strategy.
-
-    Rates and reductions are in percent, reductions as printed; none if the paper has no such choice.
-    """
-    groups: dict[str, dict[str, PaperRow]] = {}
-    for row in published_table("ragtruth_suppression").rows:
-        groups.setdefault(row["group"], {})[row["treatment"]] = row
-    wanted = {model.lower() for model in models}
-    return next((rows for rows in groups.values() if rows.keys() - TITLES.keys() == wanted), {})
-
-
-def _misprints(paper: Mapping[str, PaperRow]) -> list[str]:
-    """Names the reductions that the paper prints but that do not follow from its rates."""
-    notes = []
-    for row in paper.values():
-        printed, found = row["reduction"], 100 * (1 - row["rate"] / paper[RANDOM]["rate"])
-        if printed is not None and abs(found - printed) > 0.5:
-            notes.append(f"the paper prints a reduction of {printed:.1f} where its rates give {found:.1f}")
-    return notes

@@ -1,7 +1,7 @@
 """Builds the reports of a run's test sets and writes them: metrics.json, report.md, the page of answers, a summary."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,10 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import TYPES, label_report
 from faithkit.reports.report import Provenance, Report, Sample, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
-from faithkit.statistics.conclusion import Decision, read_decision
+from faithkit.statistics.conclusion import Decision, read_conclusions
 from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"
-CORPUS_PAGE = "report.html"  # of a run that describes a corpus, and so has no answers
-MAX_ALERTS = 6  # lines below a headline
 Command = tuple[str, str]  # what can be done next, and the command for it
 TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
 Reports = dict[str, list[Report]]  # by test set; empty where none of its examples is labelled
@@ -56,10 +54,6 @@ class ReportOptions:
             page=config.get("html"),
         )
 
-    def page_path(self, run: RunFolder) -> Path:
-        """Returns the path of a run's page."""
-        return Path(self.page).expanduser() if self.page else run.path / PAGE
-
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
@@ -74,7 +68,6 @@ def detection_reports(
     *,
     meta: Mapping[str, Any],
     baseline_data: BaselineData | None = None,
-    split: str = "test",
     num_resamples: int = 1000,
     num_examples: int = 5,
     origins: Mapping[str, Provenance] | None = None,
@@ -84,7 +77,6 @@ def detection_reports(
     Args:
         sets: The labelled examples of each dataset, with their predictions.
         baseline_data: The rows that baselines are fitted on.
-        split: The first part of the metrics' names.
         origins: Where the predictions of each test set are from; None leaves it out.
     """
     reports: Reports = {}
@@ -94,7 +86,7 @@ def detection_reports(
         if not examples:
             continue
         by_id = {prediction.id: prediction for prediction in predictions}
-        title, origin = f"{split}/{name}", origins[name] if origins else None
+        title, origin = f"test/{name}", origins[name] if origins else None
         tested = {display_name(example.source, EMBEDDED if _is_embedded(meta) else None) for example in examples}
         options: dict[str, Any] = {
             "title": title,
@@ -121,22 +113,19 @@ def _is_embedded(meta: Mapping[str, Any]) -> bool:
     return any(isinstance(block, Mapping) and data_path(block) == EMBEDDED for block in blocks)
 
 
-def write_run_results(
-    run: RunFolder, reports: Reports, *, meta: Mapping[str, Any], split: str = "test"
-) -> dict[str, Metric]:
+def write_run_results(run: RunFolder, reports: Reports, *, meta: Mapping[str, Any]) -> dict[str, Metric]:
     """Writes metrics.json, report.md and the page of answers, and prints the headline of each test set.
 
     Args:
         meta: The block `meta` of metrics.json; its `config` has the `ReportOptions`, too.
-        split: The first part of the metrics' names.
     """
     metrics: dict[str, Metric] = {}
     facts: dict[str, Any] = {}
     for name, found in reports.items():
         for report in found:
-            metrics |= full_names(split, name, report.metrics)
+            metrics |= full_names("test", name, report.metrics)
             facts |= {name: report.facts} if report.facts else {}
-        if conclusion := _main_report(found).conclusion if found else None:
+        if conclusion := (found[-1] if found[-1].tables else found[0]).conclusion if found else None:
             facts[name] = {**facts.get(name, {}), "conclusion": conclusion.to_dict()}
     write_results(run.metrics, metrics, {**meta, "test_sets": facts} if facts else meta)
     write_reports(run, reports, ReportOptions.of(meta.get("config") or {}))
@@ -166,18 +155,24 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
     for name, found in reports.items():
         if not found:
             continue
-        main = _main_report(found)
+        main = found[-1] if found[-1].tables else found[0]  # of spans before labels, if any is predicted
         ordered = [main, *(report for report in found if report is not main)]  # the most important first
         headline = main.headline or main.tables[:1]
         tables = [table for one in ordered for table in one.tables if table not in headline]
         samples = [one.tables[-1] for one in found if one.samples]
         notes = [f"note: {note}" for one in ordered for note in one.notes]
         first = [f"conclusion: {main.conclusion.text}"] if main.conclusion else []
-        first = _unique([*first, *(line for one in found for line in _describe_unparsed(one.metrics))])
-        lines = _unique([*first, *(line for one in ordered for line in one.lines), *notes])
-        alerts = _unique([*main.alerts, *notes])
-        left = len(alerts) - MAX_ALERTS
-        shown = [*first, *alerts[:MAX_ALERTS], *([f"note: {left} more in {REPORT}"] if left > 0 else [])]
+        for one in found:
+            for full_name, metric in one.metrics.items():  # of all rows
+                rate, _, judge = full_name.partition("/")
+                if rate in ("unparsed_rate", "invalid_rate") and metric.value > REPORTED_UNPARSED:
+                    of = f"of the replies{' of ' * bool(judge)}{judge}"
+                    first.append(f"unparsed: {metric.value:.1%} {of} could not be read")
+        first = list(dict.fromkeys(first))
+        lines = list(dict.fromkeys([*first, *(line for one in ordered for line in one.lines), *notes]))
+        alerts = list(dict.fromkeys([*main.alerts, *notes]))
+        left = len(alerts) - 6
+        shown = [*first, *alerts[:6], *([f"note: {left} more in {REPORT}"] if left > 0 else [])]
         print_tables(*headline, *(tables if options.verbose else ()))
         for line in lines if options.verbose else shown:
             print(escape_terminal(line))
@@ -200,34 +195,12 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
     if any(one.examples for one in sets):
         names = [one.name for one in sets if one.tables]
         title = f"{', '.join(names)}: answers of {run.path.name}"
-        write_page(options.page_path(run), sets, title=title, about=_about(run, reports), texts=options.texts)
-
-
-def _main_report(reports: Sequence[Report]) -> Report:
-    """Chooses the report that is shown first: of spans before labels, if any is predicted."""
-    return reports[-1] if reports[-1].tables else reports[0]
-
-
-def _describe_unparsed(metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Describes the shares of replies without a verdict, of all rows, where they are large."""
-    for name, metric in metrics.items():
-        rate, _, judge = name.partition("/")
-        if rate in ("unparsed_rate", "invalid_rate") and metric.value > REPORTED_UNPARSED:
-            yield f"unparsed: {metric.value:.1%} of the replies{' of ' * bool(judge)}{judge} could not be read"
-
-
-def _unique(lines: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(lines))
-
-
-def _about(run: RunFolder, reports: Mapping[str, Sequence[Report]]) -> list[str]:
-    """Names the run and the models of its predictions."""
-    models = [model for found in reports.values() for report in found for model in report.facts.get("models", ())]
-    lines = [f"Run: {run.path}"]
-    for model in models:
-        threshold = f", threshold {model['threshold']}" if model["threshold"] else ""
-        lines.append(f"Model: {model['path']} ({model['kind'] or 'not ours'}{threshold})")
-    return _unique(lines)
+        about = [f"Run: {run.path}"]
+        for model in (model for found in reports.values() for one in found for model in one.facts.get("models", ())):
+            threshold = f", threshold {model['threshold']}" if model["threshold"] else ""
+            about.append(f"Model: {model['path']} ({model['kind'] or 'not ours'}{threshold})")
+        page = Path(options.page).expanduser() if options.page else run.path / PAGE
+        write_page(page, sets, title=title, about=list(dict.fromkeys(about)), texts=options.texts)
 
 
 def print_summary(run: RunFolder, options: ReportOptions, commands: Sequence[Command] = ()) -> None:
@@ -237,7 +210,8 @@ def print_summary(run: RunFolder, options: ReportOptions, commands: Sequence[Com
     for name, path in {"run": run.path, "all figures": run.path / REPORT}.items():
         if path.exists():
             print(f"{name}: {escape_terminal(str(path))}")
-    pages = {"answers": options.page_path(run), "page": run.path / CORPUS_PAGE}
+    page = Path(options.page).expanduser() if options.page else run.path / PAGE
+    pages = {"answers": page, "page": run.path / "report.html"}  # a run that describes a corpus has no answers
     if found := next(((name, path) for name, path in pages.items() if path.exists()), None):
         print(f"{found[0]}: {found[1].absolute().as_uri()}")
 
@@ -280,9 +254,10 @@ def suggest_by_verdict(meta: Mapping[str, Any], checkpoint: str | None) -> list[
         meta: Of metrics.json, with the conclusions.
         checkpoint: The model; no folder here, such as a hub name, gets no suggestion.
     """
-    sidecar, verdict = sidecar_of(checkpoint), read_decision(meta)
-    if sidecar is None or verdict is None or sidecar.kind == GENERATOR:
+    sidecar, verdicts = sidecar_of(checkpoint), [one.verdict for one in read_conclusions(meta).values()]
+    if sidecar is None or not verdicts or sidecar.kind == GENERATOR:
         return []
+    verdict = min(verdicts, key=list(Decision).index)  # the least favourable on the test sets
     path = shlex.quote(str(checkpoint))
     if verdict is Decision.BETTER:
         return [("publish it", f"faithkit export checkpoint={path} output_dir=DIR")]

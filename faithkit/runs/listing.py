@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ MAIN = (
     *("macro_f1", "char_f1", "response_f1", "f1", "accuracy", "critic_rate", "hallucination_rate", "rate"),
     *("knowledge_f1", "perplexity", "loss"),
 )
-COLUMNS = ("run", "began", "what", "metric", "state")
 _STYLES = {State.FINISHED: "green", State.RESUMABLE: "yellow", State.WORKING: "blue", State.BROKEN: "red"}
 
 
@@ -33,19 +33,21 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
         UserError: There is no run.
     """
     runs = find_runs(patterns)
-    table = new_text_table(f"{len(runs):,} run{'s' if len(runs) > 1 else ''}", COLUMNS, no_wrap=["state"])
+    heads = ("run", "began", "what", "metric", "state")
+    table = new_text_table(f"{len(runs):,} run{'s' if len(runs) > 1 else ''}", heads, no_wrap=["state"])
     for run in runs:
-        began = f"{run.began:%Y-%m-%d %H:%M}" if run.began else "-"
-        cells = (str(run.folder), began, described(run), _main(run))
+        began, figure = f"{run.began:%Y-%m-%d %H:%M}" if run.began else "-", "-"
+        if (found := main_metric(run)) is not None:
+            name, metric = found
+            _, dataset, short = parts_of(name)
+            label = short if data_of(run).removeprefix(f"{EMBEDDED}-") == dataset else f"{dataset} {short}"
+            figure = f"{label} {format_metric(metric, digits=3 if abs(metric.value) < 10 else 1)}".lstrip()
+        cells = (str(run.folder), began, described(run), figure)
         table.add_row(*(Text(escape_terminal(cell)) for cell in cells), Text(run.state, style=_STYLES[run.state]))
-    lines = [f"resume: {resume_command(run)}" for run in runs if run.state == State.RESUMABLE]
+    stopped = [run for run in runs if run.state == State.RESUMABLE]
+    lines = [f"resume: {shlex.join(['faithkit', run.script or 'train', f'resume={run.folder}'])}" for run in stopped]
     lines += [f"note: {run.folder}: {problem}" for run in runs for problem in run.problems]
     return table, [escape_terminal(line) for line in lines]
-
-
-def resume_command(run: Run) -> str:
-    """Returns the command that resumes a run."""
-    return shlex.join(["faithkit", run.script or "train", f"resume={run.folder}"])
 
 
 def described(run: Run) -> str:
@@ -55,8 +57,11 @@ def described(run: Run) -> str:
     used = config.get("checkpoint") or (engine.get("model") if isinstance(engine, Mapping) else None)
     model = _name(config, "model") or _name(config, "pipeline") or (Path(str(used)).name if used else "")
     given = "" if model or not config.get("predictions") else "predictions"
-    data = data_of(run)
-    parts = [run.script, model, given, _objective(config), _name(config, "experiment"), data and f"on {data}"]
+    block, data = config.get("objective"), data_of(run)
+    target = block.get("_target_") if isinstance(block, Mapping) else None
+    # A generator's objective has the name of its class's file, such as `infonce`.
+    objective = target.split(".")[-2] if isinstance(target, str) and "." in target else ""
+    parts = [run.script, model, given, objective, _name(config, "experiment"), data and f"on {data}"]
     return " ".join(filter(None, parts)) or "-"
 
 
@@ -84,26 +89,9 @@ def main_metric(run: Run) -> tuple[str, Metric] | None:
     return next(iter(run.metrics.items()), None)
 
 
-def _main(run: Run) -> str:
-    found = main_metric(run)
-    if found is None:
-        return "-"
-    name, metric = found
-    _, dataset, short = parts_of(name)
-    label = short if data_of(run).removeprefix(f"{EMBEDDED}-") == dataset else f"{dataset} {short}"
-    return f"{label} {format_metric(metric, digits=3 if abs(metric.value) < 10 else 1)}".lstrip()
-
-
 def _name(config: Mapping[str, Any], group: str) -> str:
     block = config.get(group)
     return str(block.get("name") or "") if isinstance(block, Mapping) else ""
-
-
-def _objective(config: Mapping[str, Any]) -> str:
-    """Returns a generator's objective by the file of its class, such as `infonce`."""
-    block = config.get("objective")
-    target = block.get("_target_") if isinstance(block, Mapping) else None
-    return target.split(".")[-2] if isinstance(target, str) and "." in target else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,18 +121,14 @@ def chosen_of(run: Run) -> Chosen | None:
     try:
         metric = Metric(**{name: chosen[name] for name in ("value", "low", "high") if chosen.get(name) is not None})
     except (TypeError, ValueError):  # no value, or not a number
-        values = [value for _, value in _curve(run, monitor)]
+        values = []
+        with suppress(OSError):
+            if run.curves is not None:
+                values = [value for _, value in read_curves(run.curves).get(monitor, [])]
         if not values:
             return None
         metric = Metric(value=min(values) if is_lower_better else max(values))
     return Chosen(monitor=monitor, is_lower_better=is_lower_better, metric=metric)
-
-
-def _curve(run: Run, monitor: str) -> list[tuple[int, float]]:
-    try:
-        return [] if run.curves is None else read_curves(run.curves).get(monitor, [])
-    except OSError:
-        return []
 
 
 def tested(run: Run, chosen: Chosen) -> tuple[str, Metric] | None:

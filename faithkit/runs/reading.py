@@ -10,7 +10,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,14 +20,13 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import read_config
-from faithkit.runs.run import Curve, Run, script_of, state_of
-from faithkit.settings.config_files import SWEEP_FILE
+from faithkit.runs.run import Curve, Run, state_of
+from faithkit.settings.config_files import SWEEP_FILE, script_of
 from faithkit.statistics.metric import Metric
 
 CURVES, STEP = "csv/metrics.csv", "step"
 RUN_FILES = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them marks the folder of a run
 MAX_BYTES = 100_000_000  # of a metrics.json; typical ones have some hundred thousand
-_TIME_IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)")
 
 
 def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
@@ -40,7 +40,11 @@ def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
     """
     folders: dict[Path, Path] = {}  # by the real path: a run that matches twice is read once
     for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
-        found = list(_folders(Path(pattern).expanduser()))
+        path, found = Path(pattern).expanduser(), list[Path]()
+        is_pattern = any(character in str(path) for character in "*?[") and not path.exists()
+        below = path.relative_to(path.anchor)
+        for one in sorted(Path(path.anchor).glob(str(below))) if is_pattern else [path]:
+            found += filter(is_run, [one] if is_run(one) else _entries(one))
         if not found:
             hint = "name the folder of a run, runs/NAME, or a pattern: runs='runs/*'"
             raise UserError("there is no run", place=str(pattern), hint=hint)
@@ -54,16 +58,6 @@ def name_runs_uniquely(runs: Sequence[Run]) -> list[Run]:
     """Names runs by their whole path where several folders have the same name."""
     count = Counter(run.name for run in runs)
     return [run if count[run.name] == 1 else replace(run, name=str(run.folder)) for run in runs]
-
-
-def _folders(pattern: Path) -> Iterator[Path]:
-    is_pattern = any(character in str(pattern) for character in "*?[") and not pattern.exists()
-    below = pattern.relative_to(pattern.anchor)
-    for path in sorted(Path(pattern.anchor).glob(str(below))) if is_pattern else [pattern]:
-        if is_run(path):
-            yield path
-        else:
-            yield from (inner for inner in _entries(path) if is_run(inner))
 
 
 def is_run(folder: Path) -> bool:
@@ -95,21 +89,47 @@ def read_run(folder: str | Path) -> Run:
 def _read(run: RunFolder) -> Run:
     problems: list[str] = []
     metrics, meta = _read_metrics(run, problems)
-    config, has_config = _read_config(run, meta or {}, problems)
-    script = script_of(config)
+    try:
+        config, has_config = read_config(run.config), True
+    except (UserError, OSError) as error:
+        problems.append(f"config.yaml cannot be read: {_reason(error)}" if run.config.exists() else "no config.yaml")
+        stored = (meta or {}).get("config")  # its copy in metrics.json
+        config, has_config = stored if isinstance(stored, dict) else {}, False
+    script = script_of([key for key, value in config.items() if value], "")  # empty if config.yaml does not show it
     run.script = script or run.script
     predictions = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
     curves = run.path / CURVES
+    scored: dict[str, Path] = {}  # the predictions files that an evaluation scored: one, or one of each dataset
+    if isinstance(benchmark := config.get("benchmark"), Mapping):
+        datasets = benchmark.get("datasets")
+        blocks = {benchmark.get("name"): config, **(datasets if isinstance(datasets, Mapping) else {})}
+        for name, block in blocks.items():
+            path = block.get("predictions") if isinstance(block, Mapping) else None
+            if isinstance(path, str) and Path(path).expanduser().is_file():
+                scored[str(name)] = Path(path).expanduser()
+            elif path:
+                problems.append(f"the predictions that it scored are no longer at {shorten(path)}")
+    # It began at the time of its folder's name, of the first line of its log, or of its configuration.
+    began, named = None, re.match(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)", run.path.resolve().name)
+    text = f"{named[1]} {named[2]}:{named[3]}:{named[4]}" if named else ""
+    if not named:
+        with suppress(OSError), run.log.open(encoding="utf-8", errors="replace") as file:
+            text = file.readline(100)[:19]
+    try:
+        began = datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        with suppress(OSError):
+            began = datetime.fromtimestamp(run.config.stat().st_mtime).replace(microsecond=0)
     return Run(
         folder=run.path,
         name=run.path.resolve().name,
         script=script,
         state=state_of(run, script, predictions.values(), has_results=meta is not None, has_config=has_config),
-        began=_began(run),
+        began=began,
         config=config,
         metrics=metrics,
         meta=meta or {},
-        predictions=_scored_predictions(config, problems) | predictions,
+        predictions=scored | predictions,
         curves=curves if curves.is_file() else None,
         problems=tuple(problems),
     )
@@ -138,57 +158,8 @@ def _read_metrics(run: RunFolder, problems: list[str]) -> tuple[dict[str, Metric
     return metrics, meta if isinstance(meta, dict) else {}
 
 
-def _read_config(run: RunFolder, meta: Mapping[str, Any], problems: list[str]) -> tuple[dict[str, Any], bool]:
-    """Reads config.yaml, or else the copy in metrics.json; also returns whether config.yaml could be read."""
-    try:
-        return read_config(run.config), True
-    except (UserError, OSError) as error:
-        problems.append(f"config.yaml cannot be read: {_reason(error)}" if run.config.exists() else "no config.yaml")
-    stored = meta.get("config")
-    return (stored, False) if isinstance(stored, dict) else ({}, False)
-
-
 def _reason(error: BaseException) -> str:
     return error.problem if isinstance(error, UserError) else shorten(str(error), 120)[1:-1]
-
-
-def _scored_predictions(config: Mapping[str, Any], problems: list[str]) -> dict[str, Path]:
-    """Finds the predictions files that an evaluation scored: one, or one for each of several datasets."""
-    benchmark = config.get("benchmark")
-    if not isinstance(benchmark, Mapping):
-        return {}
-    datasets = benchmark.get("datasets")
-    blocks = {benchmark.get("name"): config, **(datasets if isinstance(datasets, Mapping) else {})}
-    found = {}
-    for name, block in blocks.items():
-        path = block.get("predictions") if isinstance(block, Mapping) else None
-        if isinstance(path, str) and Path(path).expanduser().is_file():
-            found[str(name)] = Path(path).expanduser()
-        elif path:
-            problems.append(f"the predictions that it scored are no longer at {shorten(path)}")
-    return found
-
-
-def _began(run: RunFolder) -> datetime | None:
-    """Finds when a run began: from its folder's name, the first line of its log, or the time of its configuration."""
-    named = _TIME_IN_NAME.match(run.path.resolve().name)
-    text = f"{named[1]} {named[2]}:{named[3]}:{named[4]}" if named else _first_line(run.log)[:19]
-    try:
-        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        pass
-    try:
-        return datetime.fromtimestamp(run.config.stat().st_mtime).replace(microsecond=0)
-    except OSError:
-        return None
-
-
-def _first_line(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.readline(100)
-    except OSError:
-        return ""
 
 
 def read_curves(path: Path) -> dict[str, Curve]:

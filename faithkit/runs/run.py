@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,13 +14,7 @@ from faithkit.files.run_lock import is_locked
 from faithkit.statistics.metric import Metric
 
 TRAIN, EVALUATE, GENERATE, CONSTRUCT = "train", "evaluate", "generate", "construct"
-SCORE, AUDIT, COMPARE = "score", "audit", "compare"
-# A key by which the configuration of a script is recognised, checked in this order.
-SCRIPTS = {"pipeline": CONSTRUCT, "target": AUDIT, "benchmark": EVALUATE, "models": COMPARE, "columns": SCORE} | {
-    "decoding": GENERATE,
-    "callbacks": TRAIN,
-}
-SCALE = "scale"  # defaults for all models: the values that a run uses are in its other blocks
+AUDIT, COMPARE = "audit", "compare"
 IGNORED_SETTINGS = ("run_dir", "resume", "debug", "html", "hydra")  # they do not change what a run does
 
 Curve = list[tuple[int, float]]  # steps, each with its value
@@ -63,11 +58,6 @@ class Run:
     problems: tuple[str, ...] = ()
 
 
-def script_of(config: Mapping[str, Any]) -> str:
-    """Finds the script that a configuration belongs to; empty if unknown."""
-    return next((script for key, script in SCRIPTS.items() if config.get(key)), "")
-
-
 def parts_of(name: str) -> tuple[str, str, str]:
     """Splits a metric's full name into split, dataset and metric; a short name has only the last."""
     split, dataset, *rest = name.split("/", 2) if name.count("/") > 1 else ("", "", name)
@@ -84,44 +74,34 @@ def state_of(run: RunFolder, script: str, predictions: Iterable[Path], *, has_re
     """
     if is_locked(run.path):
         return State.WORKING
-    if has_results or _has_ended(run, script, predictions):
-        return State.FINISHED
-    return State.RESUMABLE if has_config else State.BROKEN
-
-
-def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool:
-    """Checks whether a script without metrics.json has finished."""
+    has_ended = has_results  # not every script writes a metrics.json
     if script == GENERATE:  # a file's origin is written after its last row
         files = list(predictions)
-        return bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
-    if script in (AUDIT, COMPARE):
-        return (run.path / f"{script}.json").exists()
-    if script == EVALUATE:
-        return (run.path / "corpus.json").exists()  # benchmark=analysis
-    return script == CONSTRUCT and _chain_has_ended(run.path / "manifest.json")
-
-
-def _chain_has_ended(manifest: Path) -> bool:
-    try:
-        content = json.loads(manifest.read_bytes())
-        return bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return False
+        has_ended |= bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
+    elif script in (AUDIT, COMPARE):
+        has_ended |= (run.path / f"{script}.json").exists()
+    elif script == EVALUATE:
+        has_ended |= (run.path / "corpus.json").exists()  # benchmark=analysis
+    elif script == CONSTRUCT:
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+            content = json.loads((run.path / "manifest.json").read_bytes())
+            has_ended |= bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
+    if has_ended:
+        return State.FINISHED
+    return State.RESUMABLE if has_config else State.BROKEN
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields each value with its full key, `model.max_length`; lists stay whole."""
     for key, value in config.items():
         name = f"{prefix}{key}"
-        if name in IGNORED_SETTINGS or (prefix == f"{SCALE}." and key != "name"):
+        # A scale is defaults for all models: the values that a run uses are in its other blocks.
+        if name in IGNORED_SETTINGS or (prefix == "scale." and key != "name"):
             continue
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
         else:
             yield name, value
-
-
-TARGET = "._target_"
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
@@ -137,8 +117,8 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
         scripts = {run.script for run, config in zip(runs, configs, strict=True) if key in config}
         compared = {repr(c.get(key)) for run, c in zip(runs, configs, strict=True) if c and run.script in scripts}
         values = [config.get(key) for config in configs]
-        if key.endswith(TARGET):  # a class by its file, which has the name of its choice: objective=infonce
-            key, values = key.removesuffix(TARGET), [str(v).split(".")[-2:][0] if v else v for v in values]
+        if key.endswith("._target_"):  # a class by its file, which has the name of its choice: objective=infonce
+            key, values = key.removesuffix("._target_"), [str(v).split(".")[-2:][0] if v else v for v in values]
         duplicate = (key.rpartition(".")[2], repr(values))
         if len(compared) > 1 and duplicate not in listed:
             listed.add(duplicate)

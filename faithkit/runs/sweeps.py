@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,6 @@ class SweepRecord:
         """Returns the arguments with which train.py repeats a job."""
         return [*self.shared, *job.overrides]
 
-    def with_job(self, job: SweepJob) -> "SweepRecord":
-        """Adds or updates a job."""
-        return replace(self, jobs={**self.jobs, job.name: job})
-
 
 def write_sweep(record: SweepRecord) -> None:
     """Writes sweep.json in one step."""
@@ -97,23 +93,21 @@ def read_sweep(folder: Path) -> SweepRecord:
     hint = "its runs are complete: compare them by their folders, and start the sweep again in another folder"
     found = read_strict_json(path, hint=hint)
     try:
-        jobs = {str(name): _job(str(name), value) for name, value in found["jobs"].items()}
+        jobs = {}
+        for name, value in found["jobs"].items():
+            if not name or "/" in name or name in (".", ".."):
+                raise TypeError(f"{name!r} is not a folder name")
+            seconds, texts = value.get("seconds"), {key: value.get(key) for key in ("ended", "problem")}
+            jobs[name] = SweepJob(
+                name=name,
+                settings={_text(key): _text(one) for key, one in value["settings"].items()},
+                seconds=None if seconds is None else float(seconds),
+                **{key: None if text is None else _text(text) for key, text in texts.items()},
+            )
         words = [tuple(map(_text, found[name])) for name in ("arguments", "varied")]
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"not the record of a sweep: {error}", place=str(path), hint=hint) from error
     return SweepRecord(folder=folder, arguments=words[0], varied=words[1], jobs=jobs)
-
-
-def _job(name: str, value: Any) -> SweepJob:
-    if not name or "/" in name or name in (".", ".."):
-        raise TypeError(f"{name!r} is not a folder name")
-    seconds, texts = value.get("seconds"), {key: value.get(key) for key in ("ended", "problem")}
-    return SweepJob(
-        name=name,
-        settings={_text(key): _text(one) for key, one in value["settings"].items()},
-        seconds=None if seconds is None else float(seconds),
-        **{key: None if text is None else _text(text) for key, text in texts.items()},
-    )
 
 
 def _text(value: Any) -> str:

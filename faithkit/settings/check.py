@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, ValidationError, create_model, model_validator
-from pydantic_core import CoreSchema, ErrorDetails, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
 from faithkit.settings.types import Block, Ineffective, Preflight, adapter_of, find_conflicts, hint_of
@@ -34,19 +34,21 @@ class ScriptSettings(Block):
                     yield f"{key} has no effect {row.reason.format(s=self)}"
 
 
-def find_missing(script: ScriptSettings) -> Iterator[UserError]:
+def find_missing(settings: Any, prefix: str = "", script: ScriptSettings | None = None) -> Iterator[UserError]:
     """Yields what settings need outside of the command line: files, packages, hardware, accounts.
 
     These are the `Preflight` marks of keys and the method `preflight` of blocks, those within other blocks first.
+
+    Args:
+        settings: Those of a script, or a value within them.
+        prefix: The key of the value, which its own keys follow.
+        script: The settings that the value is part of; None for `settings`.
     """
-    yield from _missing_in(script, "", script)
-
-
-def _missing_in(settings: Any, prefix: str, script: ScriptSettings) -> Iterator[UserError]:
+    script = script or settings
     if isinstance(settings, Mapping | list):
         items = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
         for name, item in items:
-            yield from _missing_in(item, f"{prefix}{name}.", script)
+            yield from find_missing(item, f"{prefix}{name}.", script)
         return
     if not isinstance(settings, Block) and not is_dataclass(settings):
         return
@@ -57,7 +59,7 @@ def _missing_in(settings: Any, prefix: str, script: ScriptSettings) -> Iterator[
         for mark in field.metadata:
             if isinstance(mark, Preflight) and value is not None:
                 yield from mark.check(key, value)
-        yield from _missing_in(value, f"{key}.", script)
+        yield from find_missing(value, f"{key}.", script)
     if isinstance(settings, Block):
         yield from settings.preflight(script)
 
@@ -72,18 +74,14 @@ def check_settings(config: Mapping[str, Any], schema: type[Model]) -> Model:
     Raises:
         UserError: With every problem, as many as an error has lines for.
     """
-    settings, problems = _read(config, schema)
+    settings, problems = read_settings(config, schema)
     raise_problems(problems)
     assert settings is not None
     return settings
 
 
-def find_problems(config: Mapping[str, Any], schema: type[Block]) -> list[UserError]:
-    """Finds every wrong value; where all are valid, what the preflight checks find."""
-    return _read(config, schema)[1]
-
-
-def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None, list[UserError]]:
+def read_settings(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None, list[UserError]]:
+    """Reads a configuration; gives every wrong value or, where all are valid, what the preflight checks find."""
     try:
         settings = schema.model_validate(dict(config))
     except ValidationError as error:
@@ -94,40 +92,30 @@ def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None,
 def problems_of(error: ValidationError, config: Any, prefix: str = "") -> Iterator[UserError]:
     """Translates pydantic's errors: the key, the value, and what to write instead."""
     for found in error.errors(include_url=False):
-        yield _problem(found, list(found["loc"]), config, prefix)
-
-
-def _problem(found: ErrorDetails, place: list[int | str], config: Any, prefix: str) -> UserError:
-    key = ".".join(filter(None, [prefix, *(_printable(part) for part in place)]))
-    raised = found.get("ctx", {}).get("error")
-    if isinstance(raised, UserError):
-        return raised
-    if found["type"] == "missing":
-        return UserError(f"{key} is not set", hint=f"set {key}=VALUE")
-    if found["type"] == "extra_forbidden":
-        return _unknown(key, str(place[-1]), _select(config, place[:-1]))
-    return UserError(f"{key} is {shorten(found['input'])}", hint=hint_of(found))
-
-
-def _printable(part: int | str) -> str:
-    text = str(part)
-    return text if text.isascii() and text.isprintable() and len(text) < 60 else shorten(text, 60)
-
-
-def _unknown(key: str, name: str, siblings: Any) -> UserError:
-    others = [str(other) for other in siblings if other != name] if isinstance(siblings, Mapping) else []
-    guess = [key.removesuffix(name) + other for other in nearest(name, others, 2)]
-    hint = f"did you mean {' or '.join(guess)}?" if guess else "leave it out; --cfg job prints every key"
-    return UserError(f"{key}: there is no such key", hint=hint)
-
-
-def _select(config: Any, place: list[int | str]) -> Any:
-    for part in place:
-        try:
-            config = config[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return config
+        *parents, name = found["loc"] or ("",)
+        parts = [
+            part if part.isascii() and part.isprintable() and len(part) < 60 else shorten(part, 60)
+            for part in map(str, found["loc"])
+        ]
+        key = ".".join(filter(None, [prefix, *parts]))
+        raised = found.get("ctx", {}).get("error")
+        if isinstance(raised, UserError):
+            yield raised
+        elif found["type"] == "missing":
+            yield UserError(f"{key} is not set", hint=f"set {key}=VALUE")
+        elif found["type"] == "extra_forbidden":
+            block = config
+            for parent in parents:
+                try:
+                    block = block[parent]
+                except (KeyError, IndexError, TypeError):
+                    block = None
+            others = [str(other) for other in block if other != name] if isinstance(block, Mapping) else []
+            guess = [key.removesuffix(str(name)) + other for other in nearest(str(name), others, 2)]
+            hint = f"did you mean {' or '.join(guess)}?" if guess else "leave it out; --cfg job prints every key"
+            yield UserError(f"{key}: there is no such key", hint=hint)
+        else:
+            yield UserError(f"{key} is {shorten(found['input'])}", hint=hint_of(found))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

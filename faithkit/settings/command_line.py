@@ -3,8 +3,8 @@
 import argparse
 import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -13,17 +13,14 @@ from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
-from faithkit.settings.check import check_settings, find_problems
+from faithkit.settings.check import check_settings, read_settings
 from faithkit.settings.config_files import SWEEP_FILE, script_of, top_keys
-from faithkit.settings.overrides import NO_CHOICE, compose_config, parse_overrides, repeated_keys, sweep_values
+from faithkit.settings.overrides import NO_CHOICE, compose_config, parse_overrides, sweep_values
 
-MAX_CHECKED_JOBS = 100  # of a sweep, before its first job runs: about ten seconds
-OPTIONS = ("--help", "--multirun", "--cfg", "--resolve")
 OPTION_HINT = "keys are set as key=value or --key value; see --help"
 
 
@@ -66,7 +63,7 @@ class CommandLine:
                 hint = "write all key=value before the options"
                 raise UserError(f"{shorten(other)} is after an option", hint=hint)
             keys = (f"--{key}" for key in top_keys(self.config_name, self.configs)[0])
-            close = nearest(other, [*OPTIONS, *sorted(keys)], 1)
+            close = nearest(other, ["--help", "--multirun", "--cfg", "--resolve", *sorted(keys)], 1)
             raise UserError(
                 f"unknown option {shorten(other)}", hint=f"did you mean {close[0]}?" if close else OPTION_HINT
             )
@@ -94,20 +91,14 @@ class CommandLine:
         HydraConfig.instance().set_config(cfg)  # for callers that ask for the overrides of this command
         with open_dict(cfg):
             del cfg["hydra"]
-        if problems:
-            is_other = any(NO_CHOICE in one.problem for one in problems)  # the values are those of another choice
-            raise join_problems([*problems, *([] if is_other else self._value_problems(cfg))])
-        return cfg
-
-    def _value_problems(self, cfg: Any) -> list[UserError]:
-        """Finds wrong values; none if a value is missing that others need."""
-        try:
-            if OmegaConf.missing_keys(cfg):
-                return []
-            config: Any = OmegaConf.to_container(cfg, resolve=True)
-        except OmegaConfBaseException:
-            return []
-        return find_problems(config, resolve_name(self.settings))
+        if not problems:
+            return cfg
+        if not any(NO_CHOICE in one.problem for one in problems):  # else the values are those of another choice
+            with suppress(OmegaConfBaseException):
+                if not OmegaConf.missing_keys(cfg):  # which other values need
+                    config: Any = OmegaConf.to_container(cfg, resolve=True)
+                    problems += read_settings(config, resolve_name(self.settings))[1]
+        raise join_problems(problems)
 
     def check(self, cfg: Any) -> Iterator[str]:
         """Checks the values of a composed configuration; yields notes on keys that have no effect.
@@ -116,9 +107,25 @@ class CommandLine:
             UserError: With every problem.
         """
         overrides, _ = parse_overrides(self.overrides)
-        yield from repeated_keys(overrides)
-        if cfg.get("resume") is not None:
-            self._check_resumed(cfg.resume)  # the run has a configuration, which is checked when it is opened
+        keys = [override.key_or_group for override in overrides]
+        last = {override.key_or_group: override.input_line for override in overrides}
+        for key in last:
+            if keys.count(key) > 1:
+                yield f"{key} is given {keys.count(key)} times: {last[key]} counts"
+        if (resume := cfg.get("resume")) is not None:  # the run's configuration is checked when it is opened
+            hint = "set resume to a run's folder"
+            if not isinstance(resume, str) or "\0" in resume or not resume:
+                raise UserError(f"resume is {shorten(resume)}", hint=hint)
+            file = Path(resume) / "config.yaml"
+            if not file.is_file():
+                if (Path(resume) / SWEEP_FILE).is_file():
+                    hint = f"this is a sweep, which goes on with: faithkit {self.config_name} -m resume={resume}"
+                raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
+            text = file.read_text(encoding="utf-8", errors="replace")[:1_000_000]
+            found = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)
+            if (made_by := script_of(found, self.config_name)) != self.config_name:
+                problem = f"this run is one of {made_by}, and cannot be resumed by {self.config_name}"
+                raise UserError(problem, place=resume, hint=f"faithkit {made_by} resume={resume}")
             return
         missing = sorted(OmegaConf.missing_keys(cfg))
         try:
@@ -127,15 +134,24 @@ class CommandLine:
             raise_problems(UserError(f"{key} is not set", hint=f"give {key}=VALUE") for key in missing)
             raise
         settings: Any = check_settings(_without_missing(config), resolve_name(self.settings))
-        given = {override.key_or_group for override in overrides}
-        yield from settings.notes(given)
-        yield from _unused_scales(given, cfg)
+        yield from settings.notes(set(keys))
+        scales = sorted(key for key in last if key.startswith("scale."))
+        text = OmegaConf.to_yaml(cfg) if scales else ""
+        for key in scales:
+            if f"${{{key}}}" not in text and f"${{{key}." not in text:
+                yield f"{key} has no effect: no key here takes its value"
 
     def _swept_values(self) -> list[list[str]]:
         """Lists for each override the overrides that a sweep over it consists of."""
         overrides, problems = parse_overrides(self.overrides)
         raise_problems(problems)
-        return [_values_of(override) for override in overrides]
+        found = []
+        for override in overrides:
+            text = str(override.input_line)
+            head = text.partition("=")[0]
+            is_sweep = override.is_sweep_override()
+            found.append([f"{head}={value}" for value in sweep_values(override)] if is_sweep else [text])
+        return found
 
     def jobs(self) -> "list[CommandLine]":
         """Lists the command lines of a sweep: every combination of the values."""
@@ -156,37 +172,12 @@ class CommandLine:
             first,
             *([*first[:at], value, *first[at + 1 :]] for at, some in enumerate(values) for value in some[1:]),
         ]
-        for arguments in jobs[:MAX_CHECKED_JOBS]:
+        for arguments in jobs[:100]:  # before the first job runs: about ten seconds
             job = replace(self, arguments=arguments)
             cfg = job.compose()
             for _ in job.check(cfg):
                 pass
             use(cfg)
-
-    def _check_resumed(self, resume: Any) -> None:
-        """Refuses to resume what is not a run, or another script's."""
-        if not isinstance(resume, str) or "\0" in resume or not resume:
-            raise UserError(f"resume is {shorten(resume)}", hint="set resume to a run's folder")
-        config = Path(resume) / "config.yaml"
-        if not config.is_file():
-            hint = "set resume to a run's folder"
-            if (Path(resume) / SWEEP_FILE).is_file():
-                hint = f"this is a sweep, which goes on with: faithkit {self.config_name} -m resume={resume}"
-            raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
-        text = config.read_text(encoding="utf-8", errors="replace")[:1_000_000]
-        keys = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)
-        made_by = script_of(keys, self.config_name)
-        if made_by != self.config_name:
-            problem = f"this run is one of {made_by}, and cannot be resumed by {self.config_name}"
-            raise UserError(problem, place=resume, hint=f"faithkit {made_by} resume={resume}")
-
-
-def _values_of(override: Override) -> list[str]:
-    """Lists the overrides that a sweep over one key consists of."""
-    if not override.is_sweep_override():
-        return [str(override.input_line)]
-    head = str(override.input_line).partition("=")[0]
-    return [f"{head}={value}" for value in sweep_values(override)]
 
 
 def _without_missing(value: Any) -> Any:
@@ -194,17 +185,3 @@ def _without_missing(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_missing(item) for key, item in value.items() if item != "???"}
     return [_without_missing(item) for item in value] if isinstance(value, list) else value
-
-
-def _unused_scales(given: Iterable[str], cfg: Any) -> Iterator[str]:
-    scales = sorted(key for key in given if key.startswith("scale."))
-    used = OmegaConf.to_yaml(cfg) if scales else ""
-    for key in scales:
-        if f"${{{key}}}" not in used and f"${{{key}." not in used:
-            yield f"{key} has no effect: no key here takes its value"
-
-
-def print_notes(notes: Iterator[str]) -> None:
-    """Prints notes; makes the checks that they come from, also where there are none."""
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)

@@ -32,13 +32,6 @@ def top_keys(config_name: str, configs: Path = CONFIGS) -> tuple[frozenset[str],
     return frozenset(keys) - {"defaults"}, frozenset(re.findall(r"^(\w+): (?:true|false)\b", text, re.MULTILINE))
 
 
-def documented_keys(config_name: str, configs: Path = CONFIGS) -> list[tuple[str, str, str]]:
-    """Lists the keys of an entry file that a comment explains: name, default and help."""
-    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
-    found = re.findall(r"^(\w+): (\S+) # (.+)$", text, re.MULTILINE)
-    return [(key, "" if value == "???" else value, explanation) for key, value, explanation in found]
-
-
 def script_of(keys: Container[str], default: str = "train") -> str:
     """Names the script that made a run, by the keys of its configuration."""
     return next((script for key, script in SCRIPTS.items() if key in keys), default)

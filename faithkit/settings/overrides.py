@@ -18,10 +18,8 @@ from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.plugins import DATASETS, object_name, plugin_names
 from faithkit.settings.config_files import choices_of
 
-OPEN_BLOCK, BENCHMARK, DETECTION = "options", "benchmark", "_detection"
+BENCHMARK, DETECTION = "benchmark", "_detection"
 NO_CHOICE = "has no choice"
-LIST_HINT = "the items of a list are numbered: data.parts.0.path=PATH"
-EVERY_KEY = "see every key with --cfg job"
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[UserError]]:
@@ -31,21 +29,19 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[UserErro
         try:
             override = parser.parse_override(text)
         except HydraException:
-            problems.append(_unreadable(text))
-            continue
-        if override.key_or_group:
+            override = None
+        shown = shorten(text)
+        if override is not None and override.key_or_group:
             overrides.append(override)
+        elif not text.strip():
+            problems.append(UserError("an argument is empty", hint="write key=value, or leave it out"))
+        elif "=" not in text and not text.startswith("~"):
+            name = re.sub(r"[^A-Za-z0-9_.]", "", text)[:40] or "key"
+            problems.append(UserError(f"{shown} has no value", hint=f"write {name}=VALUE"))
         else:
-            problems.append(_unreadable(text))
+            hint = "write key=value; a value with commas, brackets or quotes is quoted: 'key=\"a, b\"'"
+            problems.append(UserError(f"{shown} cannot be read", hint=hint))
     return overrides, problems
-
-
-def repeated_keys(overrides: Sequence[Override]) -> Iterator[str]:
-    """Yields a note for each key that is given twice: the last value counts."""
-    last = {override.key_or_group: override.input_line for override in overrides}
-    keys = [override.key_or_group for override in overrides]
-    for key in dict.fromkeys(key for key in keys if keys.count(key) > 1):
-        yield f"{key} is given {keys.count(key)} times: {last[key]} counts"
 
 
 def sweep_values(override: Override) -> list[str]:
@@ -64,13 +60,30 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     Returns:
         The configuration with the block `hydra`, and a problem for each override that cannot be applied.
     """
-    overrides = _with_outside_benchmark(configs, overrides)
+    kept, added = list[Override](), list[str]()
+    for override in overrides:
+        is_plain = override.key_or_group == BENCHMARK and not (override.is_sweep_override() or override.is_delete())
+        name = override.value() if is_plain else None
+        if not isinstance(name, str) or name in (DETECTION, *choices_of(BENCHMARK, configs)):
+            kept.append(override)
+        elif (target := object_name(name)) or name in plugin_names(DATASETS):  # the keys that read another's dataset
+            name = target.rpartition(":")[2] if target else name
+            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}"]
+            added += [f"+{BENCHMARK}._target_={target}"] if target else []
+        else:
+            kept.append(override)
+    overrides = [*parse_overrides(added)[0], *kept]
     last = {override.key_or_group: override for override in overrides}
-    groups = {key: override for key, override in last.items() if _is_choice(configs, override)}
+    groups = {  # a block of keys for a group's name sets values
+        key: one
+        for key, one in last.items()
+        if (configs / key).is_dir() and (one.is_sweep_override() or not isinstance(one.value(), dict))
+    }
     problems: list[UserError] = []
     used: list[Override] = []
     unknown: list[Override] = []
-    known_groups = _groups_of(configs, config_name)
+    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
+    known_groups = re.findall(r"^  - (?:optional )?([\w/]+): ", text, re.MULTILINE)  # of its list of defaults
     for override in groups.values():
         wrong = list(_choice_problems(configs, override))
         problems += wrong
@@ -78,36 +91,14 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
             (used if override.key_or_group in known_groups else unknown).append(override)
     cfg = deepcopy(_compose(configs, config_name, tuple(str(one.input_line) for one in used)))
     choices = [group for group in cfg.hydra.runtime.choices if not group.startswith("hydra/")]
-    known = list(dict.fromkeys([*all_keys(cfg), *choices]))
+    container: Any = OmegaConf.to_container(cfg)
+    keys = _keys_in({name: value for name, value in container.items() if name != "hydra"})
+    known = list(dict.fromkeys([*keys, *choices]))
     problems += [_no_such_key(cfg, override.key_or_group, known) for override in unknown]
     for key, override in last.items():
         if key not in groups and (problem := _set_value(cfg, override, known)):
             problems.append(problem)
     return cfg, problems
-
-
-def _with_outside_benchmark(configs: Path, overrides: Sequence[Override]) -> list[Override]:
-    """Replaces `benchmark=NAME` or `benchmark=module:Class` by the keys that read this dataset of another package."""
-    kept, added = list[Override](), list[str]()
-    for override in overrides:
-        is_plain = override.key_or_group == BENCHMARK and not (override.is_sweep_override() or override.is_delete())
-        name = override.value() if is_plain else None
-        if not isinstance(name, str) or name in (DETECTION, *choices_of(BENCHMARK, configs)):
-            kept.append(override)
-        elif target := object_name(name):
-            name = target.rpartition(":")[2]
-            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}", f"+{BENCHMARK}._target_={target}"]
-        elif name in plugin_names(DATASETS):
-            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}"]
-        else:
-            kept.append(override)
-    return [*parse_overrides(added)[0], *kept]
-
-
-def _is_choice(configs: Path, override: Override) -> bool:
-    """Reports whether an override chooses from a group; a block of keys for a group's name sets values."""
-    is_group = (configs / override.key_or_group).is_dir()
-    return is_group and (override.is_sweep_override() or not isinstance(override.value(), dict))
 
 
 def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:
@@ -127,12 +118,6 @@ def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:
         yield UserError(f"{group}: {override.input_line} names a choice twice", hint="name each once")
 
 
-def _groups_of(configs: Path, config_name: str) -> set[str]:
-    """Reads the groups that a script has: those of its list of defaults."""
-    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
-    return set(re.findall(r"^  - (?:optional )?([\w/]+): ", text, re.MULTILINE))
-
-
 @cache
 def _compose(configs: Path, config_name: str, choices: tuple[str, ...]) -> Any:
     with initialize_config_dir(config_dir=str(configs), version_base="1.3"):
@@ -143,14 +128,25 @@ def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError 
     """Sets a value as Hydra would; returns what is wrong with it, if anything."""
     key, value = override.key_or_group, override.value()
     parent = key.rpartition(".")[0]
-    is_open = _is_open(cfg, key, known) or _is_open(cfg, parent, known)
+    # A block of a dataset's options that the configuration files leave empty: the dataset checks what is set in it.
+    is_open = any(
+        block.rpartition(".")[2] == "options"
+        and block in known
+        and not any(name.startswith(f"{block}.") for name in known)
+        for block in (key, parent)
+    )
     is_new = is_open or override.is_add() or override.is_force_add()
     if not is_new and key not in known:
         return _no_such_key(cfg, key, known)
     try:
         current = OmegaConf.select(cfg, key, throw_on_missing=False)
         if override.is_delete():
-            _delete(cfg, override, current)
+            if current is None:
+                raise UserError("there is no such value")
+            if value is not None and value != current:
+                raise UserError(f"its value is {shorten(current)}")
+            with open_dict(cfg):
+                del (OmegaConf.select(cfg, parent) if parent else cfg)[key.rpartition(".")[2]]
             return None
         if isinstance(value, dict) and OmegaConf.is_list(current):
             return UserError(f"{key} is a list, and got a block", hint=f"give a list: '{key}=[{{...}}, {{...}}]'")
@@ -158,7 +154,8 @@ def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError 
             return UserError(f"{key} has a value already", hint=f"leave the + out: {str(override.input_line)[1:]}")
         OmegaConf.update(cfg, key, value, merge=True, force_add=is_new)
     except TypeError as error:
-        return UserError(f"a list has no such key: {shorten(str(error))}", hint=LIST_HINT)
+        hint = "the items of a list are numbered: data.parts.0.path=PATH"
+        return UserError(f"a list has no such key: {shorten(str(error))}", hint=hint)
     except (OmegaConfBaseException, UserError) as error:
         problem = shorten(str(error).splitlines()[0], 200)[1:-1]
         return UserError(
@@ -167,33 +164,8 @@ def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError 
     return None
 
 
-def _is_open(cfg: Any, key: str, known: Sequence[str]) -> bool:
-    """Reports whether a key is a block of a dataset's options that the configuration files leave empty.
-
-    The dataset checks what is set in it.
-    """
-    is_options = key.rpartition(".")[2] == OPEN_BLOCK and key in known
-    return is_options and not any(name.startswith(f"{key}.") for name in known)
-
-
-def _delete(cfg: Any, override: Override, current: Any) -> None:
-    key, value = override.key_or_group, override.value()
-    if current is None:
-        raise UserError("there is no such value")
-    if value is not None and value != current:
-        raise UserError(f"its value is {shorten(current)}")
-    parent, _, name = key.rpartition(".")
-    with open_dict(cfg):
-        del (OmegaConf.select(cfg, parent) if parent else cfg)[name]
-
-
-def all_keys(cfg: Any) -> list[str]:
-    """Lists all keys of a composed configuration but Hydra's, dotted; the items of lists have none."""
-    container: Any = OmegaConf.to_container(cfg)
-    return list(_keys_in({name: value for name, value in container.items() if name != "hydra"}))
-
-
 def _keys_in(block: Any, prefix: str = "") -> Iterator[str]:
+    """Lists all keys of a composed configuration, dotted; the items of lists have none."""
     if not isinstance(block, dict):
         return
     for name, value in block.items():
@@ -202,40 +174,20 @@ def _keys_in(block: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _no_such_key(cfg: Any, key: str, known: Iterable[str]) -> UserError:
-    return UserError(
-        f"{shorten(key, 60)[1:-1]}: there is no such key", hint=_parent_hint(cfg, key) or _suggestion(key, known)
-    )
-
-
-def _parent_hint(cfg: Any, key: str) -> str | None:
-    """Gives the hint for a key in a list or in a block that is null, which are given as a whole."""
+    problem = f"{shorten(key, 60)[1:-1]}: there is no such key"
     parts = key.split(".")
     for end in range(1, len(parts)):
         parent = ".".join(parts[:end])
         value = OmegaConf.select(cfg, parent, default=0, throw_on_resolution_failure=False)
         if OmegaConf.is_list(value):
-            return f"{parent} is a list, which is given whole: '{parent}=[...]'"
+            return UserError(problem, hint=f"{parent} is a list, which is given whole: '{parent}=[...]'")
         if value is None:
-            return f"{parent} is null; give it whole: '{parent}={{{parts[end]}: VALUE}}'"
-    return None
-
-
-def _suggestion(key: str, known: Iterable[str]) -> str:
-    """Suggests keys of a similar last name, in a similar place."""
+            return UserError(problem, hint=f"{parent} is null; give it whole: '{parent}={{{parts[end]}: VALUE}}'")
+    # Keys of a similar last name, in a similar place.
     by_name: dict[str, list[str]] = {}
     for other in known:
         by_name.setdefault(other.rpartition(".")[2], []).append(other)
-    close = [other for name in nearest(key.rpartition(".")[2], by_name) for other in by_name[name]]
-    best = nearest(key, close, 2) or close[:2]
-    return f"did you mean {' or '.join(best)}? (--cfg job prints every key)" if best else EVERY_KEY
-
-
-def _unreadable(text: str) -> UserError:
-    shown = shorten(text)
-    if not text.strip():
-        return UserError("an argument is empty", hint="write key=value, or leave it out")
-    if "=" not in text and not text.startswith("~"):
-        name = re.sub(r"[^A-Za-z0-9_.]", "", text)[:40] or "key"
-        return UserError(f"{shown} has no value", hint=f"write {name}=VALUE")
-    hint = "write key=value; a value with commas, brackets or quotes is quoted: 'key=\"a, b\"'"
-    return UserError(f"{shown} cannot be read", hint=hint)
+    close = [other for name in nearest(parts[-1], by_name) for other in by_name[name]]
+    if best := nearest(key, close, 2) or close[:2]:
+        return UserError(problem, hint=f"did you mean {' or '.join(best)}? (--cfg job prints every key)")
+    return UserError(problem, hint="see every key with --cfg job")

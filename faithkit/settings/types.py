@@ -38,7 +38,6 @@ TYPE_HINTS = {
     "model_type": BLOCK_HINT,
     "string_unicode": "use text of whole characters",
 }
-UNBOUNDED = 10**9  # a limit from here on is far above real values, and hints leave it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,20 +221,11 @@ class Range:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: Any = handler(source)
         limits = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        words = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
+        # A limit far above real values is left out.
+        shown = [f"{words[name]} {limit}" for name, limit in limits.items() if name != "le" or limit < 10**9]
         noun = "a whole number" if schema["type"] == "int" else "a number"
-        return _with_hint({**schema, **limits}, lambda error: f"use {noun} {self._describe()}".strip())
-
-    def _describe(self) -> str:
-        limits = []
-        if self.ge is not None:
-            limits.append(f"of at least {self.ge}")
-        if self.gt is not None:
-            limits.append(f"above {self.gt}")
-        if self.le is not None and self.le < UNBOUNDED:
-            limits.append(f"at most {self.le}")
-        if self.lt is not None:
-            limits.append(f"below {self.lt}")
-        return " and ".join(limits)
+        return _with_hint({**schema, **limits}, lambda error: f"use {noun} {' and '.join(shown)}".strip())
 
 
 @dataclass(frozen=True, slots=True)

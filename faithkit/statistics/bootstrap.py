@@ -4,7 +4,7 @@ A resample is a vector of weights: how often each group was drawn. A metric that
 for hundreds of resamples in one matrix product, so that thousands of resamples of a large benchmark take a second.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -110,7 +110,18 @@ class Resamples:
     """
 
     def __init__(self, groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0):
-        parts = [statistic(weights) for weights in _draw_weights(groups, num_resamples, seed)]
+        if num_resamples < 1:
+            raise UserError(f"num_resamples is {num_resamples}", hint="use 1 or more; 1000 is usual")
+        if not groups.count:
+            raise ValueError("nothing to resample: there are no groups")
+        generator, parts = np.random.default_rng(seed), []
+        size = max(1, MAX_WEIGHTS // max(groups.count, len(groups.index)))
+        for start in range(0, num_resamples, size):
+            rows = min(size, num_resamples - start)
+            drawn = generator.integers(groups.count, size=(rows, groups.count))
+            drawn += np.arange(rows)[:, None] * groups.count  # each resample counts in its own range
+            counts = np.bincount(drawn.ravel(), minlength=rows * groups.count)
+            parts.append(statistic(counts.reshape(rows, -1).astype(np.float64)))
         self.num_rows, self.num_groups, self.num_resamples = len(groups.index), groups.count, num_resamples
         self.values = {name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()}
         self.samples = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -129,12 +140,19 @@ class Resamples:
             kinds: What each metric is, by name, or of all metrics alike.
             n: The number of rows behind each metric, by name where they differ; default: all rows.
         """
-        spreads = {name: self.measure_spread(name) for name in self.values}
+        spreads = {}  # by the jackknife, or of many groups by the bootstrap
+        for name, value in self.values.items():
+            if name in self.left_out:
+                spreads[name] = Spread.from_leave_one_out(self.left_out[name], value)
+            else:
+                finite = self.samples[name][np.isfinite(self.samples[name])]
+                error = float(finite.std()) if len(finite) else np.nan
+                spreads[name] = Spread.uniform(error, self.num_groups)
         constant = [name for name, value in self.values.items() if not spreads[name].error or value in (0, 1)]
         defining = self._count_defining(constant) if constant and self.num_groups > 1 else {}
         metrics, notes = {}, []
         for name, value in self.values.items():
-            kind = _kind_of(name, kinds)
+            kind, spread = kinds if isinstance(kinds, MetricKind) else kinds[name], spreads[name]
             samples = self.samples[name][np.isfinite(self.samples[name])]
             if not np.isfinite(value):
                 notes.append(f"{name} is left out: it is not defined on this data")
@@ -143,7 +161,15 @@ class Resamples:
                 notes.append(f"{name}: {missing} of {self.num_resamples} resamples do not define it")
             is_corrected = kind.is_debiased and len(samples) > 0
             center = kind.clip(2 * value - float(samples.mean())) if is_corrected else value  # the value - its bias
-            low, high = _interval(kind, center, spreads[name], samples, defining.get(name), self.num_groups)
+            if not np.isfinite(spread.error) and not kind.is_proportion:  # undefined without one of the groups
+                spread = Spread.uniform(float(samples.std()) if len(samples) else 0.0, self.num_groups)
+            if name in defining:
+                spread = replace(spread, num_defining=defining[name])
+            if self.num_groups > 1:
+                low, high = compute_interval(kind, center, spread)
+            else:  # anything, where it is a share
+                one = Spread.uniform(0.0, 1)
+                low, high = compute_interval(kind, center, one) if kind.is_proportion else (center, center)
             shown = {name: value, f"{name}_debiased": center} if kind.is_debiased else {name: value}
             rows = self.num_rows if n is None else n if isinstance(n, int) else n.get(name, self.num_rows)
             for key, number in shown.items():
@@ -170,7 +196,8 @@ class Resamples:
             finite = samples[np.isfinite(samples)]
             if not np.isfinite(value) or not len(finite):
                 continue
-            kind, num_defining = _kind_of(name, kinds).of_differences, min(defining[name], others[name])
+            kind = (kinds if isinstance(kinds, MetricKind) else kinds[name]).of_differences
+            num_defining = min(defining[name], others[name])
             if name in self.left_out:
                 spread = Spread.from_leave_one_out(self.left_out[name] - other.left_out[name], value, num_defining)
             else:
@@ -190,13 +217,6 @@ class Resamples:
                 higher_is_better=kind.higher_is_better,
             )
         return found
-
-    def measure_spread(self, name: str) -> Spread:
-        """Computes the standard error of a metric: by the jackknife, or of many groups by the bootstrap."""
-        if name in self.left_out:
-            return Spread.from_leave_one_out(self.left_out[name], self.values[name])
-        finite = self.samples[name][np.isfinite(self.samples[name])]
-        return Spread.uniform(float(finite.std()) if len(finite) else np.nan, self.num_groups)
 
     def _count_defining(self, names: Sequence[str]) -> dict[str, int]:
         """Counts the groups that define each metric, each once."""
@@ -223,16 +243,15 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     right: NDArray[np.bool_] | None = None
 
-    def score(self, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+    def score(self, *, num_resamples: int = 1000) -> ScoredMetrics:
         """Computes the metrics with 95% intervals."""
-        drawn = Resamples(self.groups, self.statistic, num_resamples=num_resamples, seed=seed)
+        drawn = Resamples(self.groups, self.statistic, num_resamples=num_resamples)
         found = drawn.metrics(self.kinds, self.n)
         return replace(found, notes=(*self.notes, *found.notes))
 
-    def subtract(self, other: "Evaluation", *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Difference]:
+    def subtract(self, other: "Evaluation", *, num_resamples: int = 1000) -> dict[str, Difference]:
         """Subtracts the metrics of another system on the same rows."""
-        options = {"num_resamples": num_resamples, "seed": seed}
-        one, two = (Resamples(self.groups, each.statistic, **options) for each in (self, other))
+        one, two = (Resamples(self.groups, each.statistic, num_resamples=num_resamples) for each in (self, other))
         return one.subtract(two, self.kinds)
 
 
@@ -256,34 +275,3 @@ def share(flags: Sequence[bool], groups: Sequence[str]) -> Metric | None:
     names = groups if len(set(groups)) >= MIN_GROUPS_OF_SHARE else [str(place) for place in range(len(flags))]
     numbered = Groups.of(names)
     return bootstrap(numbered, mean_statistic(numbered, {"share": flags}), kinds=PROPORTION).metrics["share"]
-
-
-def _kind_of(name: str, kinds: Kinds) -> MetricKind:
-    return kinds if isinstance(kinds, MetricKind) else kinds[name]
-
-
-def _interval(
-    kind: MetricKind, value: float, spread: Spread, samples: Values, num_defining: int | None, num_groups: int
-) -> tuple[float, float]:
-    if num_groups == 1:
-        return compute_interval(kind, value, Spread.uniform(0.0, 1)) if kind.is_proportion else (value, value)
-    if not np.isfinite(spread.error) and not kind.is_proportion:  # undefined without one of the groups
-        spread = Spread.uniform(float(samples.std()) if len(samples) else 0.0, num_groups)
-    if num_defining is not None:
-        spread = replace(spread, num_defining=num_defining)
-    return compute_interval(kind, value, spread)
-
-
-def _draw_weights(groups: Groups, num_resamples: int, seed: int) -> Iterator[Values]:
-    """Draws the weights of resamples [R, G], a chunk at a time."""
-    if num_resamples < 1:
-        raise UserError(f"num_resamples is {num_resamples}", hint="use 1 or more; 1000 is usual")
-    if not groups.count:
-        raise ValueError("nothing to resample: there are no groups")
-    generator = np.random.default_rng(seed)
-    size = max(1, MAX_WEIGHTS // max(groups.count, len(groups.index)))
-    for start in range(0, num_resamples, size):
-        rows = min(size, num_resamples - start)
-        drawn = generator.integers(groups.count, size=(rows, groups.count))
-        drawn += np.arange(rows)[:, None] * groups.count  # each resample counts in its own range
-        yield np.bincount(drawn.ravel(), minlength=rows * groups.count).reshape(rows, -1).astype(np.float64)

@@ -104,12 +104,6 @@ def conclude(name: str, test: Test, *others: Test, title: str = "") -> Conclusio
     return Conclusion(verdict, f"{name} is {verdict} {other}{within}, on {size}: {figures}")
 
 
-def read_decision(meta: Mapping[str, Any]) -> Decision | None:
-    """Reads the least favourable verdict on the test sets of a run from `meta` of metrics.json; None without any."""
-    found = [one.verdict for one in read_conclusions(meta).values()]
-    return min(found, key=list(Decision).index) if found else None
-
-
 def read_conclusions(meta: Mapping[str, Any]) -> dict[str, Conclusion]:
     """Reads the conclusions of a run by test set, as `Conclusion.to_dict` writes them."""
     found, sets = {}, meta.get("test_sets")

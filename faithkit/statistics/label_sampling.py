@@ -29,9 +29,6 @@ from faithkit.choices import RANDOM, SAMPLING_RULES
 from faithkit.errors import UserError
 from faithkit.statistics.spread import Values
 
-EVENLY = 0.5  # of the labels, independent of the scores
-ROUNDING = 1e-3  # of a probability, as a spreadsheet may round it; other scores change some much more
-
 
 @dataclass(frozen=True, slots=True)
 class Wave:
@@ -72,7 +69,7 @@ def relative_probabilities(scores: Values, rule: str, mean_spread: float | None 
         return np.ones(len(scores))
     spread = np.sqrt(scores * (1 - scores))
     mean = spread.mean() if mean_spread is None else mean_spread
-    return EVENLY + (1 - EVENLY) * (spread / mean if mean > 0 else np.ones(len(scores)))
+    return 0.5 + 0.5 * (spread / mean if mean > 0 else np.ones(len(scores)))  # half of the labels are spread evenly
 
 
 def inclusion_probabilities(waves: Sequence[Wave], scores: Values, mean_spread: float | None = None) -> Values:
@@ -93,7 +90,8 @@ def check_scores(stored: Values, computed: Values) -> None:
     Raises:
         UserError: They differ by more than rounding.
     """
-    if (np.abs(computed - stored) > ROUNDING * stored).any():
+    # A spreadsheet may round a probability; other scores change some much more.
+    if (np.abs(computed - stored) > 1e-3 * stored).any():
         worst = int(np.argmax(np.abs(np.log(computed / stored))))
         difference = f"a probability of {stored[worst]:.3g} is {computed[worst]:.3g} by these"
         hint = "give the verdicts that they were drawn by, or draw no more of them: pipeline.label_next=null"

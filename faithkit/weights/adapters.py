@@ -22,7 +22,6 @@ from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import hash_weights, loading, resolve
 
 NAME = "default"  # of an adapter, as in peft
-MAX_MODULES = 1000
 # The values that a plain LoRA may have.
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
@@ -98,7 +97,7 @@ def _read(folder: Path, config: dict[str, Any]) -> AdapterFolder:
     modules = config["target_modules"]
     # Names only: peft reads a text as a regular expression.
     if modules != ALL_LINEAR and not (
-        isinstance(modules, list) and 0 < len(modules) <= MAX_MODULES and all(map(_is_module_name, modules))
+        isinstance(modules, list) and 0 < len(modules) <= 1000 and all(map(_is_module_name, modules))
     ):
         raise UserError(f"target_modules is {shorten(modules)}, instead of a list of module names")
     sidecar = read_stored(folder)
@@ -149,7 +148,13 @@ def add_adapters(
     """
     with needs_package("a LoRA adapter"):
         from peft import LoraConfig, get_peft_model
-    layers = linear_layers(model)
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    output = model.get_output_embeddings()
+    linear = (torch.nn.Linear, Conv1D)  # Conv1D is GPT-2's
+    found = (name for name, one in model.named_modules() if isinstance(one, linear) and one is not output)
+    layers = sorted({name.rpartition(".")[2] for name in found})
     modules = layers if target_modules == ALL_LINEAR else list(target_modules)
     options: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout, "use_rslora": rslora}
     config = LoraConfig(task_type="CAUSAL_LM", target_modules=modules, **options)
@@ -159,18 +164,6 @@ def add_adapters(
     except ValueError as error:  # no module has these names, or one is not a linear layer
         problem = f"LoRA adapters cannot be added to {shorten(', '.join(modules))}"
         raise UserError(problem, hint=f"this model has {', '.join(layers)}; {ALL_LINEAR} takes all of them") from error
-
-
-def linear_layers(model: Any) -> list[str]:
-    """Returns the last parts of the names of a model's linear layers, without its output layer."""
-    import torch
-    from transformers.pytorch_utils import Conv1D
-
-    output = model.get_output_embeddings()
-    kinds = (torch.nn.Linear, Conv1D)  # Conv1D is GPT-2's
-    return sorted(
-        {name.rpartition(".")[2] for name, m in model.named_modules() if isinstance(m, kinds) and m is not output}
-    )
 
 
 def load_adapters(model: Any, stored: AdapterFolder, *, merge: bool = False) -> Any:

@@ -10,7 +10,7 @@ import json
 import shutil
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[Any]]
 
-MINILM_FILES = ("config.json", "model.safetensors", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
-
 
 def convert_minilm(source: Path, target: Path) -> None:
     """Copies all-MiniLM-L6-v2's BertModel and tokenizer without the files of sentence-transformers."""
-    for name in MINILM_FILES:
+    names = ("config.json", "model.safetensors", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+    for name in names:
         shutil.copyfile(source / name, target / name)
 
     # The file truncates and pads to 128 tokens; here lengths are decided where texts are encoded.
@@ -33,19 +32,37 @@ def convert_minilm(source: Path, target: Path) -> None:
     (target / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
 
 
-T5_ENCODER, T5_DECODER = "enc.", "m."  # prefixes of the exporter
-T5_LAYERS = 8
-
-
 def convert_flan_t5_small(source: Path, target: Path) -> None:
     """Converts flan-t5-small, tuned to write titles, from two int8 ONNX graphs to a T5ForConditionalGeneration."""
+    from transformers import GenerationConfig, T5Config
+
     encoder = named_onnx_weights(*read_onnx(source / "encoder.onnx"))
     decoder = named_onnx_weights(*read_onnx(source / "decoder.onnx"))
     assert np.array_equal(encoder.pop("enc.embed_tokens.weight"), decoder["m.shared.weight"])  # one embedding
-    tensors = {f"encoder.{name.removeprefix(T5_ENCODER)}": tensor for name, tensor in encoder.items()}
-    tensors |= {name.removeprefix(T5_DECODER): tensor for name, tensor in decoder.items()}
+    # Without the exporter's prefixes.
+    tensors = {f"encoder.{name.removeprefix('enc.')}": tensor for name, tensor in encoder.items()}
+    tensors |= {name.removeprefix("m."): tensor for name, tensor in decoder.items()}
     write_tensors(target, tensors)
-    _write_t5_config(target, tensors)
+    first = "encoder.block.0.layer"
+    vocab_size, d_model = tensors["shared.weight"].shape
+    num_buckets, num_heads = tensors[f"{first}.0.SelfAttention.relative_attention_bias.weight"].shape
+    config = T5Config(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        d_kv=tensors[f"{first}.0.SelfAttention.q.weight"].shape[0] // num_heads,
+        d_ff=tensors[f"{first}.1.DenseReluDense.wi_0.weight"].shape[0],
+        num_layers=8,
+        num_decoder_layers=8,
+        num_heads=num_heads,
+        relative_attention_num_buckets=num_buckets,
+        feed_forward_proj="gated-gelu",
+    )
+    config.decoder_start_token_id = 0
+    # T5Config overwrites both in its constructor, and the output would be garbage.
+    config.tie_word_embeddings = False
+    config.scale_decoder_outputs = False
+    write_config(target, config, "T5ForConditionalGeneration")
+    GenerationConfig(decoder_start_token_id=0, eos_token_id=1, pad_token_id=0).save_pretrained(target)
     write_tokenizer(
         target,
         (source / "tokenizer.json").read_text(encoding="utf-8"),
@@ -82,32 +99,6 @@ def named_onnx_weights(stored: Tensors, nodes: Sequence[tuple[str, Sequence[str]
     return named
 
 
-def _write_t5_config(target: Path, tensors: Tensors) -> None:
-    from transformers import GenerationConfig, T5Config
-
-    first = "encoder.block.0.layer"
-    vocab_size, d_model = tensors["shared.weight"].shape
-    num_buckets, num_heads = tensors[f"{first}.0.SelfAttention.relative_attention_bias.weight"].shape
-    config = T5Config(
-        vocab_size=vocab_size,
-        d_model=d_model,
-        d_kv=tensors[f"{first}.0.SelfAttention.q.weight"].shape[0] // num_heads,
-        d_ff=tensors[f"{first}.1.DenseReluDense.wi_0.weight"].shape[0],
-        num_layers=T5_LAYERS,
-        num_decoder_layers=T5_LAYERS,
-        num_heads=num_heads,
-        relative_attention_num_buckets=num_buckets,
-        feed_forward_proj="gated-gelu",
-    )
-    config.decoder_start_token_id = 0
-    # T5Config overwrites both in its constructor, and the output would be garbage.
-    config.tie_word_embeddings = False
-    config.scale_decoder_outputs = False
-    write_config(target, config, "T5ForConditionalGeneration")
-    GenerationConfig(decoder_start_token_id=0, eos_token_id=1, pad_token_id=0).save_pretrained(target)
-
-
-CONTROL_TOKEN = 3  # the type of special tokens
 LLAMA_TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
 LLAMA_LAYER = {
     "attn_norm": "input_layernorm",
@@ -124,10 +115,53 @@ LLAMA_LAYER = {
 
 def convert_smollm2(source: Path, target: Path) -> None:
     """Converts SmolLM2-135M-Instruct from a quantized GGUF file to a LlamaForCausalLM with a chat template."""
+    from transformers import GenerationConfig, LlamaConfig
+
     metadata, tensors = read_gguf(source)
     write_tensors(target, rename_llama(tensors, metadata))
-    _write_llama_config(target, metadata)
-    _write_llama_tokenizer(target, metadata)
+    names = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
+    ids = {ours: metadata[f"tokenizer.ggml.{name}_token_id"] for ours, name in names.items()}
+    special = {f"{name}_token_id": ids[name] for name in ("bos", "eos", "pad")}
+    config = LlamaConfig(
+        vocab_size=metadata["llama.vocab_size"],
+        hidden_size=metadata["llama.embedding_length"],
+        intermediate_size=metadata["llama.feed_forward_length"],
+        num_hidden_layers=metadata["llama.block_count"],
+        num_attention_heads=metadata["llama.attention.head_count"],
+        num_key_value_heads=metadata["llama.attention.head_count_kv"],
+        max_position_embeddings=metadata["llama.context_length"],
+        rms_norm_eps=round(metadata["llama.attention.layer_norm_rms_epsilon"], 8),  # 1e-5, rounded by float32
+        rope_parameters={"rope_type": "default", "rope_theta": metadata["llama.rope.freq_base"]},
+        tie_word_embeddings=True,
+        **special,
+    )
+    write_config(target, config, "LlamaForCausalLM")
+    GenerationConfig(**special).save_pretrained(target)
+
+    tokens, kinds = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+    merges = [merge.split(" ") for merge in metadata["tokenizer.ggml.merges"]]
+    assert metadata["tokenizer.ggml.pre"] == "smollm"  # single digits, then GPT-2's rule
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    definition = {
+        "version": "1.0",
+        "added_tokens": [{"id": i, "content": tokens[i], **flags} for i, kind in enumerate(kinds) if kind == 3],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)}, "merges": merges},
+    }
+    write_tokenizer(
+        target,
+        json.dumps(definition),
+        chat_template=metadata["tokenizer.chat_template"],
+        model_max_length=metadata["llama.context_length"],
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        **{f"{name}_token": tokens[ids[name]] for name in ("bos", "eos", "unk", "pad")},
+    )
 
 
 def rename_llama(tensors: Tensors, metadata: dict[str, Any]) -> Tensors:
@@ -140,72 +174,12 @@ def rename_llama(tensors: Tensors, metadata: dict[str, Any]) -> Tensors:
             renamed[LLAMA_TOP[name]] = tensor
             continue
         _, layer, part, _ = name.split(".")  # blk.0.attn_q.weight
-        if part in heads:
-            tensor = _unpermute(tensor, heads[part])
+        if part in heads:  # llama.cpp interleaves the two halves of rows that rotary embeddings pair
+            rows, columns = tensor.shape
+            pairs = tensor.reshape(heads[part], rows // heads[part] // 2, 2, columns)
+            tensor = pairs.swapaxes(1, 2).reshape(rows, columns)
         renamed[f"model.layers.{layer}.{LLAMA_LAYER[part]}.weight"] = tensor
     return renamed
-
-
-def _unpermute(tensor: np.ndarray, num_heads: int) -> np.ndarray:
-    """Restores the order of rows, in which llama.cpp interleaves the two halves that rotary embeddings pair."""
-    rows, columns = tensor.shape
-    pairs = tensor.reshape(num_heads, rows // num_heads // 2, 2, columns)
-    return pairs.swapaxes(1, 2).reshape(rows, columns)
-
-
-def _write_llama_config(target: Path, metadata: dict[str, Any]) -> None:
-    from transformers import GenerationConfig, LlamaConfig
-
-    special = {f"{name}_token_id": metadata[f"tokenizer.ggml.{name}_token_id"] for name in ("bos", "eos")}
-    special["pad_token_id"] = metadata["tokenizer.ggml.padding_token_id"]
-    epsilon = metadata["llama.attention.layer_norm_rms_epsilon"]
-    config = LlamaConfig(
-        vocab_size=metadata["llama.vocab_size"],
-        hidden_size=metadata["llama.embedding_length"],
-        intermediate_size=metadata["llama.feed_forward_length"],
-        num_hidden_layers=metadata["llama.block_count"],
-        num_attention_heads=metadata["llama.attention.head_count"],
-        num_key_value_heads=metadata["llama.attention.head_count_kv"],
-        max_position_embeddings=metadata["llama.context_length"],
-        rms_norm_eps=round(epsilon, 8),  # 1e-5, rounded by float32
-        rope_parameters={"rope_type": "default", "rope_theta": metadata["llama.rope.freq_base"]},
-        tie_word_embeddings=True,
-        **special,
-    )
-    write_config(target, config, "LlamaForCausalLM")
-    GenerationConfig(**special).save_pretrained(target)
-
-
-def _write_llama_tokenizer(target: Path, metadata: dict[str, Any]) -> None:
-    tokens, kinds = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
-    merges = [merge.split(" ") for merge in metadata["tokenizer.ggml.merges"]]
-    assert metadata["tokenizer.ggml.pre"] == "smollm"  # single digits, then GPT-2's rule
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    control = [i for i, kind in enumerate(kinds) if kind == CONTROL_TOKEN]
-    definition = {
-        "version": "1.0",
-        "added_tokens": [{"id": i, "content": tokens[i], **flags} for i in control],
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
-        },
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)}, "merges": merges},
-    }
-    names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
-    special = {ours: tokens[metadata[f"tokenizer.ggml.{name}_token_id"]] for ours, name in names.items()}
-    write_tokenizer(
-        target,
-        json.dumps(definition),
-        chat_template=metadata["tokenizer.chat_template"],
-        model_max_length=metadata["llama.context_length"],
-        model_input_names=["input_ids", "attention_mask"],
-        clean_up_tokenization_spaces=False,
-        **special,
-    )
 
 
 def copy_folder(source: Path, target: Path) -> None:
@@ -245,7 +219,8 @@ def write_tokenizer(target: Path, definition: str, **settings: Any) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **settings).save_pretrained(target)
 
 
-BLOCK = 32  # weights in a quantized GGUF block
+F32, Q4_1, Q8_0 = 0, 3, 8  # ggml's numbers of types
+BLOCK_BYTES = {F32: 32 * 4, Q4_1: 20, Q8_0: 34}  # of a block of 32 weights
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 
@@ -258,15 +233,28 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], Tensors]:
     version, num_tensors, num_keys = cursor.unpack("I"), cursor.unpack("Q"), cursor.unpack("Q")
     assert version in (2, 3), f"GGUF version {version}"
     metadata = {cursor.string(): cursor.value(cursor.unpack("I")) for _ in range(num_keys)}
-    infos = [cursor.tensor_info() for _ in range(num_tensors)]
+    infos = []
+    for _ in range(num_tensors):
+        name = cursor.string()
+        dims = [cursor.unpack("Q") for _ in range(cursor.unpack("I"))]
+        # GGUF counts dimensions from the innermost.
+        infos.append((name, dims[::-1], cursor.unpack("I"), cursor.unpack("Q")))
     alignment = metadata.get("general.alignment", 32)
     start = -(-cursor.offset // alignment) * alignment  # the tensors begin at the next multiple
     tensors: Tensors = {}
     for name, shape, kind, offset in infos:
-        block_bytes, decode = DECODERS[kind]
-        length = int(np.prod(shape)) // BLOCK * block_bytes
+        block_bytes = BLOCK_BYTES[kind]
+        length = int(np.prod(shape)) // 32 * block_bytes
         blocks = np.frombuffer(data, np.uint8, count=length, offset=start + offset).reshape(-1, block_bytes)
-        tensors[name] = decode(blocks).astype(np.float32).reshape(shape)
+        if kind == F32:
+            values = blocks.view("<f4")
+        elif kind == Q8_0:  # a float16 scale, then 32 signed bytes
+            values = blocks[:, 2:].view(np.int8) * blocks[:, 0:2].copy().view("<f2").astype(np.float32)
+        else:  # Q4_1: a float16 scale and minimum, then 32 four-bit values, first all low halves, then all high
+            scale, minimum = blocks[:, 0:2].copy().view("<f2"), blocks[:, 2:4].copy().view("<f2")
+            halves = np.concatenate([blocks[:, 4:] & 0x0F, blocks[:, 4:] >> 4], axis=1)  # (blocks, 32)
+            values = halves * scale.astype(np.float32) + minimum.astype(np.float32)
+        tensors[name] = values.astype(np.float32).reshape(shape)
     return metadata, tensors
 
 
@@ -295,38 +283,6 @@ class _Cursor:
             return [self.value(element) for _ in range(length)]
         return self.unpack(SCALARS[kind])
 
-    def tensor_info(self) -> tuple[str, list[int], int, int]:
-        name = self.string()
-        dims = [self.unpack("Q") for _ in range(self.unpack("I"))]
-        shape = dims[::-1]  # GGUF counts dimensions from the innermost
-        return name, shape, self.unpack("I"), self.unpack("Q")
-
-
-def _f32(blocks: np.ndarray) -> np.ndarray:
-    return blocks.view("<f4")
-
-
-def _q4_1(blocks: np.ndarray) -> np.ndarray:
-    """Decodes Q4_1: a float16 scale and minimum, then 32 four-bit values, first all low halves, then all high."""
-    scale, minimum = blocks[:, 0:2].copy().view("<f2"), blocks[:, 2:4].copy().view("<f2")
-    halves = blocks[:, 4:]
-    values = np.concatenate([halves & 0x0F, halves >> 4], axis=1)  # (blocks, 32)
-    return values * scale.astype(np.float32) + minimum.astype(np.float32)
-
-
-def _q8_0(blocks: np.ndarray) -> np.ndarray:
-    """Decodes Q8_0: a float16 scale, then 32 signed bytes."""
-    scale = blocks[:, 0:2].copy().view("<f2")
-    return blocks[:, 2:].view(np.int8) * scale.astype(np.float32)
-
-
-# By ggml's type number: the bytes in a block of 32 weights, and the function that decodes blocks.
-DECODERS: dict[int, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
-    0: (BLOCK * 4, _f32),
-    3: (20, _q4_1),
-    8: (34, _q8_0),
-}
-
 
 # Field numbers of onnx.proto
 GRAPH = 7  # of ModelProto
@@ -335,7 +291,6 @@ NODE_INPUT, NODE_NAME = 1, 3
 TENSOR_DIMS, TENSOR_TYPE, TENSOR_FLOATS, TENSOR_INTEGERS, TENSOR_NAME, TENSOR_RAW = 1, 2, 4, 5, 8, 9
 DTYPES = {1: "<f4", 2: "u1", 3: "i1", 6: "<i4", 7: "<i8"}
 VARINT, BYTES = 0, 2  # kinds of values in protobuf's wire format
-FIXED_BYTES = {1: 8, 5: 4}
 
 
 def read_onnx(path: Path) -> tuple[Tensors, list[tuple[str, list[str]]]]:
@@ -345,17 +300,17 @@ def read_onnx(path: Path) -> tuple[Tensors, list[tuple[str, list[str]]]]:
     for message in map(_message, graph[GRAPH_NODE]):
         name = bytes(message[NODE_NAME][0]).decode() if message[NODE_NAME] else ""
         nodes.append((name, [bytes(value).decode() for value in message[NODE_INPUT]]))
-    return dict(map(_onnx_tensor, graph[GRAPH_INITIALIZER])), nodes
-
-
-def _onnx_tensor(data: memoryview) -> tuple[str, NDArray[Any]]:
-    message = _message(data)
-    name, dtype, dims = bytes(message[TENSOR_NAME][0]).decode(), DTYPES[message[TENSOR_TYPE][0]], message[TENSOR_DIMS]
-    shape = _varints(dims[0]) if dims and isinstance(dims[0], memoryview) else dims
-    if packed := message[TENSOR_RAW] or message[TENSOR_FLOATS]:
-        return name, np.frombuffer(packed[0], dtype=dtype).reshape(shape)
-    integers = [value for data in message[TENSOR_INTEGERS] for value in _varints(data)]  # small ones, as varints
-    return name, np.array(integers, dtype=dtype).reshape(shape)
+    tensors: Tensors = {}
+    for message in map(_message, graph[GRAPH_INITIALIZER]):
+        name, dtype = bytes(message[TENSOR_NAME][0]).decode(), DTYPES[message[TENSOR_TYPE][0]]
+        dims = message[TENSOR_DIMS]
+        shape = _varints(dims[0]) if dims and isinstance(dims[0], memoryview) else dims
+        if packed := message[TENSOR_RAW] or message[TENSOR_FLOATS]:
+            tensors[name] = np.frombuffer(packed[0], dtype=dtype).reshape(shape)
+        else:  # small ones, as varints
+            integers = [value for data in message[TENSOR_INTEGERS] for value in _varints(data)]
+            tensors[name] = np.array(integers, dtype=dtype).reshape(shape)
+    return tensors, nodes
 
 
 def _message(data: memoryview) -> dict[int, list[Any]]:
@@ -365,7 +320,7 @@ def _message(data: memoryview) -> dict[int, list[Any]]:
     while position < len(data):
         key, position = _varint(data, position)
         kind = key & 7
-        length = FIXED_BYTES.get(kind, 0)
+        length = {1: 8, 5: 4}.get(kind, 0)
         if kind in (VARINT, BYTES):
             length, position = _varint(data, position)
         if kind == VARINT:

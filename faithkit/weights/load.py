@@ -7,7 +7,7 @@ are refused here. Call these functions within `faithkit.weights.resolve.loading`
 import logging
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,8 +20,6 @@ from faithkit.files.model_folder import ADAPTER_CONFIG, check_config
 REPAIR_HINT = "copy or download the folder again, or name another model"
 # Tensors of files that models lack: buffers of older versions, and the pooler of classes without one.
 LEFT_OUT = re.compile(r"(^|\.)(position_ids|masked_bias|inv_freq|pooler\..*)$")
-SPARE = 50_000_000  # numbers that a model may have in addition to those in its files: a head, a pooler, positions
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 _BUILDS_EMPTY = ContextVar("_BUILDS_EMPTY", default=False)
 log = logging.getLogger("faithkit")
@@ -94,9 +92,25 @@ def load_model(
 
     if (Path(source) / ADAPTER_CONFIG).exists():  # transformers would load them without our checks
         raise _with_adapters(source)
-    check_shard_names(source, pickled=pickled)
+    # Index files name files of this folder alone, and none that is read as a pickle.
+    for path in sorted(Path(source).glob("*.index.json")):
+        index = read_strict_json(path, hint=REPAIR_HINT)
+        names = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(names, dict):
+            raise UserError("weight_map must name a file for each tensor", place=str(path), hint=REPAIR_HINT)
+        for name in dict.fromkeys(map(str, names.values())):
+            if name != Path(name).name or "\\" in name:
+                problem = f"weight_map names {shorten(name)}, which is not a file of this folder"
+                raise UserError(problem, place=str(path), hint=REPAIR_HINT)
+            if not (name.endswith(".safetensors") or pickled):
+                problem = f"weight_map names {shorten(name)}, and weights are read from safetensors alone"
+                raise UserError(problem, place=str(path), hint=REPAIR_HINT)
     config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
-    _check_class(model_class, config, source)
+    known = getattr(model_class, "_model_mapping", None)
+    if known is not None and type(config) not in known:
+        wanted = model_class.__name__.removeprefix("AutoModel").removeprefix("For") or "a model of text"
+        problem = f"transformers has no {wanted} for models of type {config.model_type!r}"
+        raise UserError(problem, place=source, hint="give a model of another type")
     check_size(model_class, config, source)
     if builds_empty():
         return build_empty(model_class, config)
@@ -113,41 +127,25 @@ def load_model(
         )
     if getattr(model, "_hf_peft_config_loaded", False):  # of a hub name, which was not checked before
         raise _with_adapters(source)
-    _check_report(model, report, source, head_may_be_new=head_may_be_new)
+    if mismatched := sorted(report["mismatched_keys"]):
+        name, found, expected = mismatched[0]
+        problem = f"{name} has the shape {tuple(found)} in the weights and {tuple(expected)} by config.json"
+        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=REPAIR_HINT)
+    missing = sorted(report["missing_keys"])
+    new = [name for name in missing if head_may_be_new and not _in_encoder(model, name)]
+    if lost := [name for name in missing if name not in new]:
+        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=REPAIR_HINT)
+    unexpected = sorted(name for name in report["unexpected_keys"] if not LEFT_OUT.search(name))
+    if extra := [name for name in unexpected if not head_may_be_new or _in_encoder(model, name)]:
+        problem = f"the weights have {extra[0]}{_others(extra)}, for which the model has no place"
+        raise UserError(problem, place=source, hint=REPAIR_HINT)
+    log_new_tensors(new, source)
     return model
 
 
 def _with_adapters(source: str) -> UserError:
     hint = "name a complete model: for adapters of a run its hf/ folder, in which they are merged"
     return UserError(f"the folder has {ADAPTER_CONFIG}: adapters are not a complete model", place=source, hint=hint)
-
-
-def _check_class(model_class: Any, config: Any, source: str) -> None:
-    known = getattr(model_class, "_model_mapping", None)
-    if known is not None and type(config) not in known:
-        wanted = model_class.__name__.removeprefix("AutoModel").removeprefix("For") or "a model of text"
-        problem = f"transformers has no {wanted} for models of type {config.model_type!r}"
-        raise UserError(problem, place=source, hint="give a model of another type")
-
-
-def check_shard_names(source: str, *, pickled: bool = False) -> None:
-    """Checks that the index files of a folder name files in this folder alone, and none that is read as a pickle.
-
-    Args:
-        pickled: Pickles in the folder may be read.
-    """
-    for path in sorted(Path(source).glob("*.index.json")):
-        index = read_strict_json(path, hint=REPAIR_HINT)
-        names = index.get("weight_map") if isinstance(index, dict) else None
-        if not isinstance(names, dict):
-            raise UserError("weight_map must name a file for each tensor", place=str(path), hint=REPAIR_HINT)
-        for name in dict.fromkeys(map(str, names.values())):
-            if name != Path(name).name or "\\" in name:
-                problem = f"weight_map names {shorten(name)}, which is not a file of this folder"
-                raise UserError(problem, place=str(path), hint=REPAIR_HINT)
-            if not (name.endswith(".safetensors") or pickled):
-                problem = f"weight_map names {shorten(name)}, and weights are read from safetensors alone"
-                raise UserError(problem, place=str(path), hint=REPAIR_HINT)
 
 
 def check_size(model_class: Any, config: Any, source: str) -> None:
@@ -158,7 +156,7 @@ def check_size(model_class: Any, config: Any, source: str) -> None:
     stored = sum(path.stat().st_size for path in files)  # a number takes at least a byte
     empty = build_empty(model_class, config)
     wanted = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
-    if wanted > stored + SPARE:
+    if wanted > stored + 50_000_000:  # numbers of a head, a pooler or positions are not in the files
         problem = f"config.json is damaged: its model has {wanted:,} numbers, and its files {stored:,} bytes"
         raise UserError(problem, place=source, hint=REPAIR_HINT)
 
@@ -170,23 +168,6 @@ def build_empty(model_class: Any, config: Any) -> Any:
     build = getattr(model_class, "from_config", None) or model_class._from_config
     with torch.device("meta"), torch.random.fork_rng(devices=[]):  # keeps the seed unchanged
         return build(config).float()
-
-
-def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_may_be_new: bool) -> None:
-    mismatched = sorted(report["mismatched_keys"])
-    if mismatched:
-        name, found, wanted = mismatched[0]
-        problem = f"{name} has the shape {tuple(found)} in the weights and {tuple(wanted)} by config.json"
-        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=REPAIR_HINT)
-    missing = sorted(report["missing_keys"])
-    new = [name for name in missing if head_may_be_new and not _in_encoder(model, name)]
-    if lost := [name for name in missing if name not in new]:
-        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=REPAIR_HINT)
-    unexpected = sorted(name for name in report["unexpected_keys"] if not LEFT_OUT.search(name))
-    if extra := [name for name in unexpected if not head_may_be_new or _in_encoder(model, name)]:
-        problem = f"the weights have {extra[0]}{_others(extra)}, for which the model has no place"
-        raise UserError(problem, place=source, hint=REPAIR_HINT)
-    log_new_tensors(new, source)
 
 
 def log_new_tensors(names: Collection[str], source: str) -> None:
@@ -222,7 +203,8 @@ def load_tokenizer(source: str) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     if not getattr(tokenizer, "is_fast", False):
         raise UserError("this model has no fast tokenizer", place=source, hint="use a model with tokenizer.json")
-    known = {tuple(tokenizer(letter, add_special_tokens=False)["input_ids"]) for letter in LETTERS}
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    known = {tuple(tokenizer(letter, add_special_tokens=False)["input_ids"]) for letter in letters}
     if len(known) < 2:
         problem = "the tokenizer has no vocabulary: tokenizer.json and its other files are missing or empty"
         raise UserError(problem, place=source, hint=REPAIR_HINT)

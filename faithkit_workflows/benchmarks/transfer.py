@@ -21,7 +21,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.page_tables import bold, escape_terminal, format_percent, format_published
+from faithkit.pages.page_tables import bold, escape_terminal, format_percent
 from faithkit.provenance.used_model import describe_model
 from faithkit.published.figures import published_table
 from faithkit.reports.report import Provenance, Report, leaks_table, metrics_without_leaked
@@ -189,7 +189,8 @@ def transfer_table(
     for trained_on in TRAINED_ON:
         ours = {tested_on: cells.get((trained_on, tested_on), {}) for tested_on in TESTED_ON}
         marks = {tested_on: "†" * (tested_on != trained_on) for tested_on in TESTED_ON}
-        paper = {on: f"{format_published(published[trained_on, on])}{mark}" for on, mark in marks.items()}
+        theirs = {on: published[trained_on, on] for on in marks}
+        paper = {on: f"{'-' if theirs[on] is None else f'{theirs[on]:.1f}'}{mark}" for on, mark in marks.items()}
         shown = {on: format_percent(found.get("accuracy")).partition(" ") for on, found in ours.items()}
         rows += [
             bold(TITLES[trained_on]),

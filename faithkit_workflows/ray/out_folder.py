@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from data_modules.reading.shards import Shard, hash_of, opened, shown, some_names
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import disk_errors, dumps, hash_files, make_folder, sync_entry, write_json
+from faithkit.files.atomic import disk_errors, dumps, hash_files, make_folder, sync, write_json
 from faithkit.files.jsonl import read_strict_json, write_jsonl
 from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
 from faithkit.inference.text import OPENAI
@@ -170,7 +170,7 @@ class OutFolder:
             write_jsonl(self.state / "rejects" / f"{shard.name}.jsonl", rejects)
         with disk_errors(target):
             made.replace(target)
-            sync_entry(target)
+            sync(target.parent)
         write_json(self._record_path(shard), record.model_dump())
 
     def _record_path(self, shard: Shard) -> Path:

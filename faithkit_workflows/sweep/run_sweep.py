@@ -278,7 +278,7 @@ class Jobs:
 
     def _write(self, job: SweepJob) -> None:
         with self.lock:
-            self.record = self.record.with_job(job)
+            self.record = replace(self.record, jobs={**self.record.jobs, job.name: job})
             write_sweep(self.record)
 
 

@@ -9,7 +9,6 @@ from faithkit.published.figures import (
     CHECKSUMS,
     FOLDER,
     OVERALL,
-    PUBLISHED_LEVELS,
     TASKS,
     V1,
     are_comparable,
@@ -67,7 +66,7 @@ def test_a_level_and_task_gives_its_rows_best_first():
     assert {row.source for row in overall} == {V1, *OVERALL}
     qa = {row.system: (row.precision, row.recall, row.f1) for row in published_detectors("ragtruth", "char", "qa")}
     assert qa["Llama-2-13B, fine-tuned"] == (72.3, 46.6, 56.6)
-    assert all(published_detectors("ragtruth", level, task) for level in PUBLISHED_LEVELS for task in TASKS)
+    assert all(published_detectors("ragtruth", level, task) for level in ("response", "char") for task in TASKS)
     assert not published_detectors("xsum_tokens", "char")
 
 

@@ -27,7 +27,6 @@ from faithkit.statistics.spread import Values
 
 PAIRS_AT_ONCE = 2048  # pairs of texts with hidden states in memory at once
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
-PAIRS = 64  # matched at once
 # bert-score's F1 of unrelated English sentences, by encoder and layer (a test compares it with that package's file).
 BASELINES = {("roberta-large", 17): 0.83122575}
 
@@ -60,7 +59,15 @@ class BertScore:
         longest = longest_input(model, tokenizer)
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
-        keep_layers(model, num_layers)
+        if num_layers is not None:
+            total = model.config.num_hidden_layers
+            if not 1 <= num_layers <= total:
+                hint = f"use 1 to {total}: this encoder has {total}"
+                raise UserError(f"bert_score num_layers is {num_layers}", hint=hint)
+            for module in list(model.modules()):
+                for name, child in list(module.named_children()):  # what follows the last layer (a norm) stays
+                    if isinstance(child, ModuleList) and len(child) == total:
+                        setattr(module, name, child[:num_layers])
         return cls(model, tokenizer, max_length=longest)
 
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:
@@ -83,8 +90,8 @@ class BertScore:
             row for row, (response, passage) in enumerate(pairs) if response.counts.any() and passage.counts.any()
         ]
         counted.sort(key=lambda row: len(pairs[row][0].units) * len(pairs[row][1].units))
-        for begin in range(0, len(counted), PAIRS):
-            rows = counted[begin : begin + PAIRS]
+        for begin in range(0, len(counted), 64):
+            rows = counted[begin : begin + 64]
             matched = greedy_match([pairs[row][0] for row in rows], [pairs[row][1] for row in rows])
             found[:, rows] = torch.stack(matched).cpu().numpy()
         return found
@@ -128,17 +135,15 @@ class RescaledBertScore:
         return (found["bertscore_f1"] - self.baseline) / (1 - self.baseline)
 
 
-def published_baseline(encoder: str, num_layers: int | None) -> float | None:
-    """Finds the baseline of an encoder, a folder or hub name, by the last part of its name."""
-    return BASELINES.get((PurePath(encoder).name, num_layers or 0))
-
-
 def load_with_baseline(
     encoder: str, num_layers: int | None, baseline: float | None = None
 ) -> tuple[BertScore, float | None]:
-    """Loads an encoder, and finds its baseline: the given one, else the published one, if there is one."""
+    """Loads an encoder, and finds its baseline: the given one, else the published one, if there is one.
+
+    An encoder, a folder or hub name, is known by the last part of its name.
+    """
     if baseline is None:
-        baseline = published_baseline(encoder, num_layers)
+        baseline = BASELINES.get((PurePath(encoder).name, num_layers or 0))
     return BertScore.load(encoder, num_layers=num_layers), baseline
 
 
@@ -156,29 +161,14 @@ def greedy_match(responses: Sequence[Encoded], passages: Sequence[Encoded]) -> t
     """Computes precision and recall [N]: the mean best similarity of each side's tokens to the other's."""
     first, second = (pad_sequence([one.units for one in side], batch_first=True) for side in (responses, passages))
     similarity = torch.bmm(first, second.transpose(1, 2))
-    rows, columns = _inside(responses, first), _inside(passages, second)
-    similarity.masked_fill_(~(rows[:, :, None] & columns[:, None, :]), -torch.inf)
+    inside = []
+    for side, padded in ((responses, first), (passages, second)):
+        lengths = torch.tensor([len(one.units) for one in side], device=padded.device)
+        inside.append(torch.arange(padded.shape[1], device=padded.device) < lengths[:, None])
+    similarity.masked_fill_(~(inside[0][:, :, None] & inside[1][:, None, :]), -torch.inf)
     return _mean(similarity.amax(2), responses), _mean(similarity.amax(1), passages)
-
-
-def _inside(side: Sequence[Encoded], padded: Tensor) -> Tensor:
-    lengths = torch.tensor([len(one.units) for one in side], device=padded.device)
-    return torch.arange(padded.shape[1], device=padded.device) < lengths[:, None]
 
 
 def _mean(best: Tensor, side: Sequence[Encoded]) -> Tensor:
     counts = pad_sequence([one.counts for one in side], batch_first=True)
     return torch.where(counts, best, 0.0).sum(1) / counts.sum(1)
-
-
-def keep_layers(model: Any, num_layers: int | None) -> None:
-    """Drops the layers above; what follows the last one (a norm) stays."""
-    if num_layers is None:
-        return
-    total = model.config.num_hidden_layers
-    if not 1 <= num_layers <= total:
-        raise UserError(f"bert_score num_layers is {num_layers}", hint=f"use 1 to {total}: this encoder has {total}")
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, ModuleList) and len(child) == total:
-                setattr(module, name, child[:num_layers])

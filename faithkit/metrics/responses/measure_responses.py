@@ -26,7 +26,7 @@ from faithkit.metrics.responses.response_columns import MetricColumns, PairedRes
 from faithkit.records import HALLUCINATED, UNPARSED, Example
 from faithkit.scores.measures import CRITIC_RATE, RESPONSES, kinds_of, response_measures
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.spread import Statistic, Values
+from faithkit.statistics.spread import Values
 from faithkit.words import apostrophe_words
 
 CRITIC = "critic"  # the judge of the headline
@@ -134,10 +134,6 @@ class MetricModels:
     q2: Q2 | None = None
     official: OfficialMetrics | None = None
 
-    def without_q2(self) -> "MetricModels":
-        """Leaves out the slow Q2, for baselines."""
-        return replace(self, q2=None, official=self.official and replace(self.official, q2=None))
-
     @property
     def judges(self) -> tuple[ResponseJudge, ...]:
         """The critic, with its error on labelled rows, and the further judges."""
@@ -155,11 +151,6 @@ class MetricModels:
         }
         missing = tuple(note for name, note in hints.items() if getattr(self, name) is None)
         return missing + (self.official.notes if self.official else ())
-
-
-def likelier_class(scores: Values) -> Values:
-    """Computes 1 where P(hallucinated) is at least a half, as FaithDial's critic decides without a fitted threshold."""
-    return np.where(np.isnan(scores), np.nan, scores >= 0.5)
 
 
 def gold_response(example: Example) -> str:
@@ -186,8 +177,7 @@ def measure_responses(
     if models.q2 is not None:
         scores = models.q2.score(responses, knowledge)
         columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}
-        notes.append(_q2_note(scores))
-        _keep_questions(details, "q2", scores)
+        notes.append(_keep_questions(details, "q2", scores))
     if models.bert_score is not None:
         before = models.bert_score.num_cut
         columns |= models.bert_score.score(responses, knowledge)
@@ -197,10 +187,11 @@ def measure_responses(
         official, asked = models.official.score(responses, knowledge)
         columns |= official
         if models.detector is not None:
-            columns[f"official_{CRITIC_RATE}"] = likelier_class(columns[f"{CRITIC}_score"])
+            # FaithDial's critic decides without a fitted threshold.
+            doubt = columns[f"{CRITIC}_score"]
+            columns[f"official_{CRITIC_RATE}"] = np.where(np.isnan(doubt), np.nan, doubt >= 0.5)
         if asked is not None:
-            notes.append(f"official {_q2_note(asked)}")
-            _keep_questions(details, "official_q2", asked)
+            notes.append(f"official {_keep_questions(details, 'official_q2', asked)}")
     columns["knowledge_f1"] = knowledge_f1(responses, knowledge)
     counts = bleu_counts(responses, gold)
     columns["sentence_bleu"] = bleu(counts, effective_order=True)
@@ -217,7 +208,7 @@ def measure_responses(
         groups=groups,
         columns=columns,
         kinds=kinds,
-        corpus=_of_corpus(groups, responses, counts),
+        corpus=(corpus_bleu(groups, counts), distinct_n(groups, responses)),
         details=details,
         notes=tuple(notes),
     )
@@ -230,22 +221,17 @@ def measure_part(columns: MetricColumns, paired: PairedResponses, rows: NDArray[
     groups = Groups.of(example.group for example in examples)
     counts = bleu_counts(texts, [gold_response(example) for example in examples])
     values = {name: column[rows] for name, column in columns.columns.items()}
-    return MetricColumns(groups=groups, columns=values, kinds=columns.kinds, corpus=_of_corpus(groups, texts, counts))
+    corpus = corpus_bleu(groups, counts), distinct_n(groups, texts)
+    return MetricColumns(groups=groups, columns=values, kinds=columns.kinds, corpus=corpus)
 
 
-def _of_corpus(groups: Groups, responses: Sequence[str], counts: Values) -> tuple[Statistic, ...]:
-    return corpus_bleu(groups, counts), distinct_n(groups, responses)
-
-
-def _q2_note(scores: Q2Scores) -> str:
+def _keep_questions(details: list[dict[str, Any]], name: str, scores: Q2Scores) -> str:
+    """Adds what Q2 asked to the details of each response, and describes it in a note."""
+    for detail, questions in zip(details, scores.asked, strict=True):
+        detail[name] = [asdict(one) for one in questions]
     asked, silent = sum(map(len, scores.asked)), sum(not questions for questions in scores.asked)
     candidates = sum(scores.num_candidates)
     return (
         f"Q2: {asked:,} valid questions on {candidates:,} candidate answers; {silent:,} of {len(scores.asked):,} "
         "responses have none and are scored by entailment"
     )
-
-
-def _keep_questions(details: list[dict[str, Any]], name: str, scores: Q2Scores) -> None:
-    for detail, asked in zip(details, scores.asked, strict=True):
-        detail[name] = [asdict(one) for one in asked]

@@ -37,8 +37,6 @@ from faithkit.words import (
 )
 
 MAX_ORDER = 4
-TEXTS_AT_ONCE = 4096  # texts that the tokenizer takes at once
-_PRIVATE = range(0xE000, 0xF8FF)  # characters without an assigned meaning
 
 
 def bleu_counts(responses: Sequence[str], references: Sequence[str]) -> Values:
@@ -55,10 +53,10 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
 
     tokenizer = Tokenizer13a()
     tokens: list[list[str]] = []
-    for begin in range(0, len(texts), TEXTS_AT_ONCE):
-        chunk = [text.rstrip() for text in texts[begin : begin + TEXTS_AT_ONCE]]
+    for begin in range(0, len(texts), 4096):
+        chunk = [text.rstrip() for text in texts[begin : begin + 4096]]
         used = set().union(*chunk)
-        mark = next(chr(code) for code in _PRIVATE if chr(code) not in used)
+        mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in used)  # without a meaning
         tokens += [part.split() for part in tokenizer(f" {mark} ".join(chunk)).split(mark)]
     return tokens
 
@@ -140,19 +138,18 @@ def count_shared_grams(first: Texts, second: Texts, max_order: int = 1) -> list[
     """Counts, for each order up to `max_order`, the n-grams of every pair."""
     assert len(first) == len(second), "texts come in pairs"
     size = len(first)
-    return [_count_shared(found, size) for found in number_grams([*first, *second], max_order)]
-
-
-def _count_shared(found: Grams, size: int) -> SharedGrams:
-    key = found.row % max(1, size) * found.kinds + found.gram
-    is_second = found.row >= size
-    keys, counts = np.unique(key[~is_second], return_counts=True)
-    other_keys, other_counts = np.unique(key[is_second], return_counts=True)
-    common, mine, theirs = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
-    clipped = np.minimum(counts[mine], other_counts[theirs])
-    totals = np.bincount(found.row, minlength=2 * size).astype(np.float64)
-    both = np.bincount(common // max(1, found.kinds), weights=clipped, minlength=size).astype(np.float64)
-    return SharedGrams(first=totals[:size], second=totals[size:], both=both)
+    shared = []
+    for found in number_grams([*first, *second], max_order):
+        key = found.row % max(1, size) * found.kinds + found.gram
+        is_second = found.row >= size
+        keys, counts = np.unique(key[~is_second], return_counts=True)
+        other_keys, other_counts = np.unique(key[is_second], return_counts=True)
+        common, mine, theirs = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
+        clipped = np.minimum(counts[mine], other_counts[theirs])
+        totals = np.bincount(found.row, minlength=2 * size).astype(np.float64)
+        both = np.bincount(common // max(1, found.kinds), weights=clipped, minlength=size).astype(np.float64)
+        shared.append(SharedGrams(first=totals[:size], second=totals[size:], both=both))
+    return shared
 
 
 def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
@@ -184,14 +181,21 @@ def rouge(responses: Sequence[str], references: Sequence[str]) -> dict[str, Valu
     return {"rouge_1": one.f1, "rouge_2": two.f1, "rouge_l": longest}
 
 
-def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> Statistic:
-    """Makes a statistic of `distinct_1`, `distinct_2`, ....
+def distinct_n(groups: Groups, responses: Sequence[str]) -> Statistic:
+    """Makes a statistic of `distinct_1` and `distinct_2`.
 
     A group that is drawn twice brings no new n-grams, so a resample of whole groups would always have fewer than the
     data. Resamples are therefore scored to first order: a group's weight changes the number of different n-grams by
     those that no other group has (the jackknife's influence; Efron & Tibshirani 1993, ch. 11).
     """
-    orders = [_count_kinds(groups, found) for found in number_grams(list(map(apostrophe_words, responses)), max_order)]
+    orders = []
+    for found in number_grams(list(map(apostrophe_words, responses)), 2):
+        group, kinds = groups.index[found.row], max(1, found.kinds)
+        holder, held = np.divmod(np.unique(group * kinds + found.gram), kinds)
+        alone = np.bincount(held, minlength=kinds)[held] == 1
+        # The n-grams of each group [G]: those that no other group has, and all.
+        unique, totals = (np.bincount(one, minlength=groups.count).astype(float) for one in (holder[alone], group))
+        orders.append((found.kinds, unique, totals))
 
     def statistic(weights: Values) -> dict[str, Values]:
         values = {}
@@ -201,15 +205,6 @@ def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> 
         return values
 
     return statistic
-
-
-def _count_kinds(groups: Groups, found: Grams) -> tuple[int, Values, Values]:
-    """Counts the different n-grams of all, and for each group [G] those that no other group has, and its total."""
-    group, kinds = groups.index[found.row], max(1, found.kinds)
-    holder, held = np.divmod(np.unique(group * kinds + found.gram), kinds)
-    alone = np.bincount(held, minlength=kinds)[held] == 1
-    unique = np.bincount(holder[alone], minlength=groups.count).astype(np.float64)
-    return found.kinds, unique, np.bincount(group, minlength=groups.count).astype(np.float64)
 
 
 def extractive_fragments(responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:

@@ -52,26 +52,15 @@ class OfficialMetrics:
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> tuple[dict[str, Values], Q2Scores | None]:
         """Columns of each pair by name, and what Q2 asked."""
         lowered = [text.lower() for text in knowledge]
-        columns = {"official_f1": token_f1(responses, lowered), "official_bleu": sentence_bleu(responses, lowered)}
+        [shared] = count_shared_grams(list(map(content_tokens, responses)), list(map(content_tokens, lowered)))
+        in_sentences = bleu(bleu_counts(responses, lowered), smooth_no_match=True)  # as sacrebleu 1.4 did
+        columns = {"official_f1": shared.f1, "official_bleu": in_sentences}
         if self.bert_score is not None:
             columns["official_bertscore"] = self.bert_score.score(responses, lowered)
         if self.q2 is None:
             return columns, None
         found = self.q2.score(responses, knowledge)
         return columns | {"official_q2_f1": found.f1, "official_q2_nli": found.nli}, found
-
-
-def token_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-    """Computes the F1 of spaCy's content tokens of each pair [N]."""
-    [shared] = count_shared_grams(
-        [content_tokens(text) for text in responses], [content_tokens(text) for text in knowledge]
-    )
-    return shared.f1
-
-
-def sentence_bleu(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-    """Computes BLEU of each response by itself [N], from 0 to 100, as sacrebleu 1.4 did."""
-    return bleu(bleu_counts(responses, knowledge), smooth_no_match=True)
 
 
 def content_tokens(text: str) -> list[str]:
@@ -92,16 +81,10 @@ def _tokenizer() -> Any:
     return tokenizer
 
 
-NUM_BEAMS = 5
-SEARCH = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
-PERSONAL_BY_DEPENDENCY = {"nsubj": {"i", "you"}, "poss": {"my", "your"}}  # by dependency
 # The scripts keep answers in a CSV file between their two steps; pandas 1.1 reads these as missing.
 MISSING = frozenset(
     "#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|n/a|nan|null".split("|")
 ) | {""}
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_SMALL_WORD = re.compile(r"\b(?:an?|the|in|our)\b")
-_SPACES = re.compile(" +")
 
 
 def official_q2(
@@ -121,8 +104,13 @@ def official_rules(pipeline: Any, no_answer: str) -> Q2Rules:
         no_answer: The reader's first token.
     """
 
+    personal = {"nsubj": {"i", "you"}, "poss": {"my", "your"}}  # by dependency: about who asks or is asked
+
     def usable(texts: Sequence[str]) -> list[bool]:
-        return [not is_personal_parse(question) for question in pipeline.pipe(texts)]
+        return [
+            not any(token.text.lower() in personal.get(token.dep_, ()) for token in question)
+            for question in pipeline.pipe(texts)
+        ]
 
     def compared(question: str, answer: str, candidate: str) -> TextPair | None:
         if no_answer in answer or answer in MISSING:
@@ -134,12 +122,8 @@ def official_rules(pipeline: Any, no_answer: str) -> Q2Rules:
 
 def clean_official_answer(text: str) -> str:
     """Leaves of an answer its words in lower case, without punctuation, articles, "in" and "our"."""
-    return _SPACES.sub(" ", _SMALL_WORD.sub(" ", text.lower().translate(_PUNCTUATION))).strip()
-
-
-def is_personal_parse(question: Any) -> bool:
-    """Checks whether a parsed question is about the person who asks or is asked."""
-    return any(token.text.lower() in PERSONAL_BY_DEPENDENCY.get(token.dep_, ()) for token in question)
+    words = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return re.sub(" +", " ", re.sub(r"\b(?:an?|the|in|our)\b", " ", words)).strip()
 
 
 class OfficialCandidates:
@@ -169,13 +153,12 @@ class OfficialQuestions:
         prompts = self.asker.prompts(answers, contexts)
         if not prompts:
             return []
-        found = self.asker.generate(self.asker.encode(prompts), NUM_BEAMS, **SEARCH)
-        return [self._texts(beams) for beams in found]
-
-    def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
-        tokenizer = self.asker.tokenizer
-        texts = tokenizer.batch_decode(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-        return tuple(text.replace("question: ", "", 1) for text in texts)
+        options = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
+        read, questions = self.asker.tokenizer.batch_decode, []
+        for beams in self.asker.generate(self.asker.encode(prompts), 5, **options):
+            texts = read(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+            questions.append(tuple(text.replace("question: ", "", 1) for text in texts))
+        return questions
 
 
 class OfficialAnswers:
@@ -199,12 +182,11 @@ class OfficialAnswers:
         found: list[str | None] = [None] * len(lengths)
         for batch in plan_batches(lengths, None, reader.batch_tokens, None):
             for i, start, end in zip(batch, *reader.logits(rows, batch), strict=True):
-                text = self._text(rows["input_ids"][i][start.argmax() : end.argmax() + 1])
+                ids = rows["input_ids"][i][start.argmax() : end.argmax() + 1]
+                tokens = reader.tokenizer.convert_ids_to_tokens(ids)
+                if self._word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
+                    text = " ".join(tokens).replace(" ##", "").strip()
+                else:
+                    text = str(reader.tokenizer.convert_tokens_to_string(tokens))
                 found[i] = None if text == self.no_answer else text
         return found
-
-    def _text(self, ids: list[int]) -> str:
-        tokens = self.reader.tokenizer.convert_ids_to_tokens(ids)
-        if self._word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
-            return " ".join(tokens).replace(" ##", "").strip()
-        return str(self.reader.tokenizer.convert_tokens_to_string(tokens))

@@ -19,9 +19,9 @@ import numpy as np
 
 from faithkit.detector import CONTRADICTION, ENTAILMENT, Entailment
 from faithkit.metrics.responses.ngrams import answer_f1
-from faithkit.metrics.responses.q2_models import Answers, Candidates, Questions, is_personal
+from faithkit.metrics.responses.q2_models import Answers, Candidates, Questions
 from faithkit.statistics.spread import Values
-from faithkit.words import answer_words
+from faithkit.words import answer_words, apostrophe_words, word_set
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -53,8 +53,12 @@ def make_statements(question: str, answer: str, candidate: str) -> TextPair:
     return f"{question} {answer}.", f"{question} {candidate}."
 
 
+# A question with one of these asks the reader or the speaker about themselves: no text answers it.
+PERSONAL = word_set("i me my mine myself you your yours yourself yourselves")
+
+
 def _find_usable(questions: Sequence[str]) -> list[bool]:
-    return [bool(question) and not is_personal(question) for question in questions]
+    return [bool(text) and PERSONAL.isdisjoint(apostrophe_words(text)) for text in questions]
 
 
 def clean_answer(text: str) -> str:

@@ -177,8 +177,6 @@ class SpacyCandidates:
         return found
 
 
-# A question with one of these asks the reader or the speaker about themselves: no text answers it.
-PERSONAL = frozenset("i me my mine myself you your yours yourself yourselves".split())
 QUESTION_TOKENS_CPU, QUESTION_TOKENS_GPU = 512, 32_768
 
 
@@ -188,11 +186,6 @@ class Questions(Protocol):
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
         """Gives several questions for each answer in its context, the likeliest first."""
         ...
-
-
-def is_personal(question: str) -> bool:
-    """Checks whether a question is about the person who asks or is asked."""
-    return not PERSONAL.isdisjoint(apostrophe_words(question))
 
 
 class Seq2SeqQuestions:
@@ -215,7 +208,7 @@ class Seq2SeqQuestions:
         max_new_tokens: int = 64,
         batch_tokens: int | None = None,
     ):
-        if not {"{answer}", "{context}"} <= set(_fields(template)):
+        if "{answer}" not in template or "{context}" not in template:
             hint = "write it like 'answer: {answer}  context: {context}'"
             raise UserError(f"question_template is {template!r}", hint=hint)
         self.model, self.tokenizer, self.template, self.prefix = model, tokenizer, template, prefix
@@ -245,8 +238,11 @@ class Seq2SeqQuestions:
         prompts = self.prompts(answers, contexts)
         if not prompts:
             return []
-        beams = self.generate(self.encode(prompts), self.num_beams, max_new_tokens=self.max_new_tokens)
-        return [self._texts(of_prompt) for of_prompt in beams]
+        found = []
+        for beams in self.generate(self.encode(prompts), self.num_beams, max_new_tokens=self.max_new_tokens):
+            texts = self.tokenizer.batch_decode(beams, skip_special_tokens=True)
+            found.append(tuple(text.strip().removeprefix(self.prefix).strip() for text in texts))
+        return found
 
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         """Gives the model's input ids of each prompt, cut to what it reads."""
@@ -255,10 +251,6 @@ class Seq2SeqQuestions:
     def prompts(self, answers: Sequence[str], contexts: Sequence[str]) -> list[str]:
         """Fills the template with each answer and its context."""
         return [self.template.format(answer=a, context=c) for a, c in zip(answers, contexts, strict=True)]
-
-    def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
-        texts = self.tokenizer.batch_decode(beams, skip_special_tokens=True)
-        return tuple(text.strip().removeprefix(self.prefix).strip() for text in texts)
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Sequence[int]], num_beams: int, **options: Any) -> list[list[list[int]]]:
@@ -279,7 +271,3 @@ class Seq2SeqQuestions:
             for place, i in enumerate(batch):
                 found[i] = ids[place * num_beams : (place + 1) * num_beams].tolist()
         return found
-
-
-def _fields(template: str) -> list[str]:
-    return [name for name in ("{answer}", "{context}") if name in template]

@@ -99,8 +99,14 @@ class PairedResponses:
             UserError: Ids on one side only, or predictions without any response.
         """
         notes: tuple[str, ...] = ()
-        if incomplete:
-            examples, predictions, notes = _select_common(examples, predictions)
+        kept = [example for example in examples if example.id in predictions]
+        # With nothing in common `align_predictions` raises the usual error.
+        if incomplete and kept and not len(kept) == len(examples) == len(predictions):
+            note = (
+                f"only {len(kept):,} of {len(examples):,} examples and of {len(predictions):,} responses are scored: "
+                "the others have no counterpart"
+            )
+            examples, predictions, notes = kept, {one.id: predictions[one.id] for one in kept}, (note,)
         texts = _collect_texts(examples, predictions)
         if against is None:
             return cls(list(examples), texts, None, notes)
@@ -110,19 +116,6 @@ class PairedResponses:
             return cls(list(examples), texts, _collect_texts(examples, other), notes)
         except UserError as error:
             raise UserError(f"against: {error.problem}", hint="compare two files over the same examples") from error
-
-
-def _select_common(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction]
-) -> tuple[Sequence[Example], Mapping[str, Prediction], tuple[str, ...]]:
-    kept = [example for example in examples if example.id in predictions]
-    if not kept or len(kept) == len(examples) == len(predictions):
-        return examples, predictions, ()  # with nothing in common `align_predictions` raises the usual error
-    note = (
-        f"only {len(kept):,} of {len(examples):,} examples and of {len(predictions):,} responses are scored: the "
-        "others have no counterpart"
-    )
-    return kept, {example.id: predictions[example.id] for example in kept}, (note,)
 
 
 def _collect_texts(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_file, atomic_folder, disk_errors, dumps, sync_entry, write_text
+from faithkit.files.atomic import atomic_file, atomic_folder, disk_errors, dumps, sync, write_text
 
 WRITER = """
 import sys, time
@@ -134,10 +134,10 @@ def test_a_file_system_that_keeps_no_folders_back_is_no_fault(tmp_path: Path, mo
         monkeypatch.setattr("os.fsync", fsync)
 
     refuse(errno.EINVAL)
-    sync_entry(tmp_path / "file")
+    sync(tmp_path)
     refuse(errno.EIO)
     with pytest.raises(OSError, match="refused"):
-        sync_entry(tmp_path / "file")
+        sync(tmp_path)
 
 
 def test_json_is_readable_utf8_in_one_line_and_holds_no_nan() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from faithkit.choices import STRATEGIES
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.suppression import count_detected_spans, rerank, suppression_metrics, tied_candidates
+from faithkit.metrics.suppression import rerank, suppression_metrics, tied_candidates
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span
 from faithkit.reports.suppression_report import report_suppression, suppression_table
@@ -47,9 +47,10 @@ def test_no_response_is_chosen_where_all_have_spans_and_none_may_have():
 
 
 def test_overlapping_spans_count_as_one_and_a_label_without_spans_as_one():
-    assert count_detected_spans(said(spans=[(0, 5), (3, 8), (3, 8), (9, 9)])) == 1
-    assert count_detected_spans(said(spans=[(0, 5), (5, 8)])) == 2
-    assert [count_detected_spans(said(label=label)) for label in ("faithful", "hallucinated", "unparsed")] == [0, 1, 1]
+    two, overlapping = said(spans=[(0, 5), (5, 8)]), said(spans=[(0, 5), (3, 8), (3, 8), (9, 9)])
+    labels = [said(label=label) for label in ("hallucinated", "unparsed")]
+    assert tied_candidates([two, overlapping, *labels], "fewest") == [1, 2, 3]
+    assert tied_candidates([*labels, said(label="faithful")], "fewest") == [2]
     critic = [said(score=0.8, label="hallucinated"), said(score=0.6, label="hallucinated")]
     assert rerank(critic) == 1 and rerank(critic, "none") is None
 
@@ -185,14 +186,15 @@ def test_a_figure_of_the_paper_that_contradicts_its_own_rates_is_said():
     renamed = [answer(e.id, e.group, spelt[e.meta["model"]], e.label == "hallucinated") for e in examples]
     metrics = suppression_metrics(renamed, predictions, models=list(spelt.values())[:2], num_resamples=5).metrics
     assert "prints a reduction of 41.0 where its rates give 49.0" in render_text(
-        suppression_table({"p": metrics}), width=120
+        suppression_table({"p": metrics}, title="t"), width=120
     )
 
 
 def test_names_of_models_cannot_steer_the_terminal():
     examples, predictions = corpus()
     odd = [answer(e.id, e.group, "\x1b[31m[bold]" + e.meta["model"], False) for e in examples]
-    text = render_text(suppression_table({"[red]\x1b": suppression_metrics(odd, predictions, num_resamples=5).metrics}))
+    metrics = suppression_metrics(odd, predictions, num_resamples=5).metrics
+    text = render_text(suppression_table({"[red]\x1b": metrics}, title="t"))
     assert "\x1b" not in text and "[red]\\x1b" in text
 
 

@@ -165,11 +165,12 @@ def test_without_texts_the_page_has_verdicts_and_nothing_to_read(tmp_path):
     assert "Ada" not in page and shown_row["gold"] == 1 and shown_row["said"][0][:2] == [1, 0.9]
 
 
-def test_of_too_many_rows_the_mistakes_are_shown(tmp_path):
+def test_of_too_many_rows_the_mistakes_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("faithkit.pages.page.MAX_ROWS", 3)
     pairs = [(example(f"r{n}"), prediction(f"r{n}")) for n in range(5)] + [
         (example(f"m{n}", spans=(span(0, 5),)), prediction(f"m{n}")) for n in range(2)
     ]
-    page = written(tmp_path, pairs, max_rows=3).read_text(encoding="utf-8")
+    page = written(tmp_path, pairs).read_text(encoding="utf-8")
     assert [shown["id"] for shown in block(page, "rows-0")] == ["r0", "m0", "m1"]
     assert "Of s 3 of 7 answers are here" in page
 

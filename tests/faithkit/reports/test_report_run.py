@@ -6,21 +6,19 @@ import numpy as np
 import pytest
 
 from faithkit.baselines.word_overlap import (
-    empty_predictions,
     fit_overlap,
     mismatch_predictions,
     unsupported_spans,
-    whole_predictions,
 )
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
-from faithkit.metrics.span_metrics import span_metrics
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.used_model import UsedModel
 from faithkit.published.figures import ragtruth_models
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance, build_sample
+from faithkit.reports.span_report import span_report
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
 from faithkit.statistics.metric import Metric
 
@@ -163,10 +161,9 @@ def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():
         "New Zealand",
     ]
     assert unsupported_spans("", "") == () and unsupported_spans(CONTEXT, CONTEXT.upper()) == ()
-    whole = span_metrics(EXAMPLES, whole_predictions(EXAMPLES), num_resamples=5).metrics
-    assert whole["char_recall"].value == whole["response_recall"].value == 1.0
-    empty = span_metrics(EXAMPLES, empty_predictions(EXAMPLES), num_resamples=5).metrics
-    assert empty["char_f1"].value == empty["response_f1"].value == 0.0
+    found = span_report(EXAMPLES, {one.id: one for one in FOUND}, title="test", num_resamples=5).metrics
+    assert found["all_characters_char_recall"].value == found["all_characters_response_recall"].value == 1.0
+    assert found["no_spans_char_f1"].value == found["no_spans_response_f1"].value == 0.0
     fitted = mismatch_predictions(EXAMPLES, fit_overlap(EXAMPLES, "f1"))
     assert [fitted[e.id].label for e in EXAMPLES] == [e.label for e in EXAMPLES]
 

@@ -16,7 +16,6 @@ from faithkit.reports.span_report import (
     marked_table,
     parts_table,
     span_report,
-    types_table,
 )
 from faithkit.statistics.metric import Metric
 
@@ -54,8 +53,6 @@ def test_parts_show_every_system_with_its_rows():
     assert re.search(r"Llama-2-13B, fine-tuned \(v1\) +\| +68\.7 \| +56\.6", text)
     assert text.count("2,700") == 2 and text.count("55.4 [50.0, 60.0]") == 4
     assert "RAG-HAT: Song et al. 2024" in text and "RL4HS: Su et al. 2025" in text, "every figure is cited"
-    types = {"type/evident_conflict/char_recall": METRIC}
-    assert re.search(r"evident_conflict +\| +2,700 \| +55\.4", render_text(types_table({"model": types, "other": {}})))
 
 
 def test_spans_stand_in_brackets_with_type_and_score_and_what_is_left_out_is_counted():

@@ -15,7 +15,6 @@ from faithkit.statistics.spread import (
     count_group_kinds,
     difference_interval,
     exact_interval,
-    measure_spreads,
     proportion_from_counts,
     proportion_interval,
     two_sided_p,
@@ -40,7 +39,8 @@ def resampled(gold: np.ndarray, called: np.ndarray, num_resamples: int = 200) ->
 def test_a_mean_has_students_interval_and_p_value(count: int) -> None:
     values = np.random.default_rng(count).normal(0.5, size=count)
     groups = Groups.of(map(str, range(count)))
-    spread = measure_spreads(mean_statistic(groups, {"mean": values}), count)["mean"]
+    left_out = mean_statistic(groups, {"mean": values})(1.0 - np.eye(count))["mean"]
+    spread = Spread.from_leave_one_out(left_out, float(values.mean()))
     student = stats.ttest_1samp(values, 0)
     expected = student.confidence_interval()
     assert compute_interval(NUMBER, values.mean(), spread) == pytest.approx((expected.low, expected.high))
@@ -190,7 +190,8 @@ def test_the_error_is_carried_by_as_many_groups_as_move_the_value() -> None:
     def statistic(weights: np.ndarray) -> dict[str, np.ndarray]:
         return {"alike": weights @ np.tile([1.0, -1.0], 10), "alone": weights @ np.eye(20)[0]}
 
-    spreads = measure_spreads(statistic, 20)
+    whole, left_out = statistic(np.ones(20)), statistic(1.0 - np.eye(20))
+    spreads = {name: Spread.from_leave_one_out(left_out[name], float(whole[name])) for name in whole}
     assert spreads["alike"].num_carrying == pytest.approx(20) and 1 < spreads["alone"].num_carrying < 1.2
     low, high = compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alike"].num_carrying, 20, 20))
     assert high - low == pytest.approx(0.2 * 2.093, abs=1e-3)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
-from faithkit.metrics.responses.q2 import Q2, CachedCalls
-from faithkit.metrics.responses.q2_models import is_personal
+from faithkit.metrics.responses.q2 import Q2, CachedCalls, Q2Rules
 
 RESPONSE, KNOWLEDGE = "The red river is in France.", "The blue river is in Spain."
 
@@ -121,11 +120,11 @@ def test_the_empty_response_is_scored_by_entailment():
 
 
 @pytest.mark.parametrize(
-    ("question", "personal"),
-    [("What do you like?", True), ("Who is my friend?", True), ("I?", True), ("Where is Iowa?", False), ("", False)],
+    ("question", "is_usable"),
+    [("What do you like?", False), ("Who is my friend?", False), ("I?", False), ("Where is Iowa?", True), ("", False)],
 )
-def test_personal_questions(question, personal):
-    assert is_personal(question) == personal
+def test_personal_questions_are_not_asked(question, is_usable):
+    assert Q2Rules().usable([question]) == [is_usable]
 
 
 def test_once_keeps_order_and_repetitions():
