@@ -11,14 +11,11 @@ faithkit reproduce table=ragtruth_5 scale=paper prompts=DIR   with the papers' p
 The same command resumes an interrupted one. DIR holds the corpora by name: docs/papers/reproducing.md.
 """
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faithkit.cli import run_script
-
-if TYPE_CHECKING:
-    pass
 
 GROUPS = ("scale", "trainer")
 
@@ -87,11 +84,22 @@ def main(cfg: Any) -> None:
         raise UserError(f"{len(failed)} steps failed, the first: {failed[0]}", hint=hint)
 
 
+def _read_list(arguments: Sequence[str]) -> list[str]:
+    """Reads `list` as `table=list`; a list starts no work, so no table is named with it."""
+    from faithkit.errors import UserError
+
+    found = ["table=list" if argument == "list" else argument for argument in arguments]
+    tables = [argument for argument in found if argument.startswith("table=")]
+    if "table=list" in tables and len(tables) > 1:
+        hint = "faithkit reproduce list, or dry_run=true with the table for its steps"
+        raise UserError(f"list shows every table, and {tables[1 - tables.index('table=list')]} is named too", hint=hint)
+    return found
+
+
 def run() -> None:
-    """Runs the command line; `list` stands for `table=list`."""
-    if sys.argv[1:2] == ["list"]:
-        sys.argv[1] = "table=list"
-    run_script(main, "reproduce", __doc__ or "", GROUPS, "faithkit_workflows.reproduction.settings:ReproduceSettings")
+    """Runs the command line."""
+    settings = "faithkit_workflows.reproduction.settings:ReproduceSettings"
+    run_script(main, "reproduce", __doc__ or "", GROUPS, settings, prepare=_read_list)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from faithkit.settings.types import (
 ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
 SEQ2SEQ_QUERIES = ("encoder_mean", "first_token", "decoder_first")  # the first is the default
 CAUSAL_QUERIES = ("context_last",)
+NONE, LINEAR, MLP = PROJECTIONS = ("none", "linear", "mlp")
 ALL = "all"  # negatives of the other rows of a batch
 
 
@@ -83,6 +84,8 @@ class InfoNceOptions:
         query: The context's summary, which is compared with the candidates: encoder_mean, first_token or
             decoder_first; for causal models context_last. None is the first of these that the model has.
         num_negatives: Of a response, at most.
+        projection: Of the query before it is compared: linear and mlp are trained, none compares it as it is, as
+            FaithDial's release does.
         in_batch: True makes the gold responses of the batch's other rows negatives too; `all` their negatives besides,
             as FaithDial's release does.
     """
@@ -91,6 +94,7 @@ class InfoNceOptions:
     temperature: Positive
     query: Annotated[Any, OneOf((*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES, None))]
     num_negatives: NonNegativeInt
+    projection: Annotated[str, OneOf(PROJECTIONS)] = LINEAR
     in_batch: Annotated[Any, OneOf((False, True, ALL))] = False
 
     conflicts: ClassVar[tuple[Conflict, ...]] = (

@@ -138,7 +138,7 @@ ASKINGS = {
     VERDICT: Asking(prompt=VERDICT, parse=parse_verdict, new_tokens=4, form=Form(choices=CHOICES)),
     JUDGEMENT: Asking(prompt=JUDGEMENT, parse=parse_judgement, new_tokens=300),
     STEPS: Asking(prompt=STEPS, parse=parse_steps, new_tokens=600, choices=None),
-    SPANS: Asking(prompt=SPANS, parse=parse_spans, new_tokens=300, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
+    SPANS: Asking(prompt=SPANS, parse=parse_spans, new_tokens=512, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
 }
 
 

@@ -41,6 +41,8 @@ MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
 _OTHERS = "(?!\\s+(?:and|or|but\\s+also|doubt|one|idea|longer|matter|way|wonder|more|less|problem)\\b)"
 _LABELLED = re.compile(rf"^[{MARKS}]*(?:final\s+)?(?:answer|verdict|judge?ment)[{MARKS}]*[:=]", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
+_CUT_LIST = re.compile(r'\s*(?:```(?:json)?\s*)?(?:\{\s*"[^"]*"\s*:\s*)?\[([^\]]*)\Z', re.IGNORECASE)  # without an end
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"(?=\s*(?:,|\Z))', re.DOTALL)
 # Opening quotation marks with their closing marks: English, German, French, Polish, Swedish, Chinese and Japanese.
 _CLOSING = {
     '"': '"', "“": "”“", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«»", "‹": "›", "›": "‹", "「": "」", "『": "』",
@@ -138,8 +140,19 @@ def _read_parts(value: Any) -> list[str] | None:
 
 
 def read_list(text: str) -> list[str] | None:
-    """Parses the parts in a JSON list, or in an object with a list; returns None for another reply."""
+    """Parses the parts in a JSON list, or in an object with a list; returns None for another reply.
+
+    Of a list that was cut off at the maximum length the complete texts count.
+
+    >>> read_list('{"hallucinations": ["red fox", "gree')
+    ['red fox']
+    """
     values = _read_json(without_thoughts(text))
+    if values is None and (cut := _CUT_LIST.match(without_thoughts(text))):
+        try:
+            values = [json.loads(one) for one in _TEXTS.findall(cut[1])] or None
+        except ValueError:
+            return None
     if isinstance(values, dict):
         lists = [values[key] for key in LIST_KEYS if key in values]
         values = lists[0] if lists else None

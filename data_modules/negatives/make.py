@@ -93,7 +93,8 @@ def make_negatives(
     """
     check_kinds(kinds, num)
     made = {kind: _candidates(kind, examples, num, seed, find) for kind in kinds}
-    texts, used = [], []
+    texts: list[tuple[str, ...]] = []
+    used: list[tuple[str, ...]] = []
     counts: Counter[str] = Counter()
     for place, example in enumerate(examples):
         digest = hashlib.blake2b(f"{seed}:{example.id}".encode(errors="surrogatepass"), digest_size=8).digest()
@@ -107,6 +108,11 @@ def make_negatives(
                     seen.add(key)
                     chosen[text] = kind
         if not chosen:
+            if set(kinds) == {GIVEN}:  # such a row has no contrastive part
+                texts.append(())
+                used.append(())
+                counts["rows without negatives"] += 1
+                continue
             missing = [kind for kind in (OTHER, VERBATIM) if kind not in kinds]
             hint = "the data are too few to make negatives from"
             if missing:

@@ -24,7 +24,7 @@ from faithkit.errors import UserError
 from faithkit.fast.packing import Packing
 from faithkit.training.language_model import at_places, token_mean
 from generation.objectives.objective import Objective, Step
-from generation.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions
+from generation.options import ALL, CAUSAL_QUERIES, LINEAR, MLP, SEQ2SEQ_QUERIES, InfoNceOptions
 
 ENCODER_MEAN, FIRST_TOKEN, DECODER_FIRST = SEQ2SEQ_QUERIES
 (CONTEXT_LAST,) = CAUSAL_QUERIES
@@ -150,7 +150,8 @@ class InfoNce(Objective):
     2022) trains generators. Use it when there are responses that were not to be given: FaithDial's originals, or made
     ones (`data.negatives`). Contexts are read once for all candidates of a row.
 
-        s_k = <W q, h_k> / (temperature * sqrt(d))        q: the context's summary, h_k: the state at candidate k's end
+        s_k = <P(q), h_k> / (temperature * sqrt(d))       q: the context's summary, h_k: the state at candidate k's end
+                                                          P: a trained matrix, two layers, or q itself (`projection`)
         L = L_mle + weight * mean over rows of ( logsumexp_k s_k - s_gold )
 
     Rows without negatives have no contrastive part.
@@ -174,7 +175,7 @@ class InfoNce(Objective):
         options: Those of `InfoNceOptions`, by name.
     """
 
-    projection: torch.nn.Linear
+    projection: torch.nn.Module
 
     def __init__(self, **options: Any):
         super().__init__()
@@ -200,11 +201,20 @@ class InfoNce(Objective):
             problem = f"objective=infonce does not go with {type(model).__name__}: its positions cannot be set"
             raise UserError(problem, hint="use T5 or BART, or choose another objective")
         size = model.get_output_embeddings().in_features
-        self.projection = torch.nn.Linear(size, size, bias=False)
-        with torch.no_grad():
-            start = torch.empty(size, size)
-            start.normal_(std=size**-0.5, generator=torch.Generator().manual_seed(seed))
-            self.projection.weight.copy_(start)
+        generator = torch.Generator().manual_seed(seed)
+
+        def make_layer() -> torch.nn.Linear:
+            layer = torch.nn.Linear(size, size, bias=False)
+            with torch.no_grad():
+                layer.weight.copy_(torch.empty(size, size).normal_(std=size**-0.5, generator=generator))
+            return layer
+
+        if self.options.projection == LINEAR:
+            self.projection = make_layer()
+        elif self.options.projection == MLP:
+            self.projection = torch.nn.Sequential(make_layer(), torch.nn.ReLU(), make_layer())
+        else:
+            self.projection = torch.nn.Identity()
 
     def check(self, data: Any) -> None:
         columns = [subset.encoded.columns["negative_length"] for subset in data.subsets["train"]]
@@ -219,7 +229,8 @@ class InfoNce(Objective):
     def forward(self, step: Step) -> Tensor:
         real, row = step.real, step.batch["candidate_row"]
         with torch.autocast(step.losses.device.type, enabled=False):
-            query = self.projection(step.output.query.to(self.projection.weight.dtype)).float()
+            weight = next(self.projection.parameters(), step.losses)
+            query = self.projection(step.output.query.to(weight.dtype)).float()
             query = query / (self.options.temperature * math.sqrt(query.shape[-1]))
             candidates = step.output.candidates.float()
             scores = by_row((query[row] * candidates).sum(-1), row, len(real))  # [rows, most candidates of a row]

@@ -56,6 +56,25 @@ def test_the_value_on_four_rows_is_numpys() -> None:
     assert loss.item() == pytest.approx(3.0 + 0.1 * wanted, abs=1e-6)
 
 
+@pytest.mark.parametrize(("projection", "layers"), [("none", 0), ("linear", 1), ("mlp", 2)])
+def test_a_projection_has_the_layers_of_its_name(
+    projection: str, layers: int, language_models: dict[str, Path]
+) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    objective = objective_of(projection=projection)
+    objective.set_up(AutoModelForSeq2SeqLM.from_pretrained(language_models["t5"]), seed=0)
+    assert len([*objective.parameters()]) == layers
+    size = 6
+    _, query, candidates = hand_made(size)
+    if projection == "none":
+        loss = objective(contrast_step(query, candidates))
+        plain = objective_of()
+        plain.projection = torch.nn.Linear(size, size, bias=False)
+        torch.nn.init.eye_(plain.projection.weight)
+        torch.testing.assert_close(loss, plain(contrast_step(query, candidates)))
+
+
 def test_rows_without_negatives_alone_leave_the_likelihood() -> None:
     objective, query, candidates = hand_made()
     step = contrast_step(query, candidates)

@@ -15,6 +15,15 @@ from judge.settings import TRAINABLE
 from tests.data_modules import examples
 
 
+@given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=4), st.data())
+def test_a_list_that_was_cut_off_keeps_its_complete_parts(parts: list[str], data: st.DataObject) -> None:
+    whole = json.dumps({"hallucinations": parts})
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    found = read_list(cut)
+    assert found is None or found == parts[: len(found)]
+    assert "]" in "".join(parts) or read_list(whole[:-2]) == parts
+
+
 @pytest.mark.parametrize(
     "text",
     [

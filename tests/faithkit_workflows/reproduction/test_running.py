@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,12 @@ from faithkit_workflows.reproduction.table_steps import (
     run_steps,
     step_state,
 )
-from tests.running import compose
+from tests.running import ROOT, compose
+
+
+def run_faithkit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, capture_output=True, text=True)
+
 
 SETTINGS = "faithkit_workflows.reproduction.settings:ReproduceSettings"
 
@@ -66,6 +73,11 @@ def test_an_unknown_table_is_an_error_with_a_suggestion() -> None:
     assert "faithdial_4" in refusal("table=5") and "faithdial_4" in refusal("table=[]")
     assert "table is not set" in refusal("seed=1")
     assert "no such folder" in refusal("table=ragtruth_2", "data_dir=/none/such")
+
+
+def test_a_list_with_a_table_starts_no_work(tmp_path: Path) -> None:
+    done = run_faithkit("reproduce", "list", "table=ragtruth_6", "hosted=true", f"out={tmp_path / 'out'}")
+    assert done.returncode == 2 and "table=ragtruth_6" in done.stderr and not (tmp_path / "out").exists()
 
 
 def test_a_dry_run_prints_the_steps_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
