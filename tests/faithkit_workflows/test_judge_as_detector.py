@@ -30,10 +30,7 @@ def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=["folder", "server"])
 def detector(
-    request: pytest.FixtureRequest,
-    language_models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, language_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
     """A judge as a user writes it behind `detector=`."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):

@@ -98,8 +98,7 @@ def test_a_task_has_its_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [(["tager"], "did you mean tagger?"), (["critic", "judge"], "faithkit models critic")],
+    ("arguments", "words"), [(["tager"], "did you mean tagger?"), (["critic", "judge"], "faithkit models critic")]
 )
 def test_a_wrong_name_is_explained(arguments: list[str], words: str) -> None:
     done = run_models(*arguments)

@@ -26,13 +26,7 @@ def compared(tmp_path_factory):
 def test_the_terminal_shows_what_differs_and_by_how_much(compared, capsys):
     report_here(f"runs={compared}", "html=null")
     shown = " ".join(capsys.readouterr().out.split())
-    for part in (
-        "seed=1",
-        "test/begin: the highest macro_f1 first",
-        "begin: paired differences",
-        "bad [bold]",
-        "Holm",
-    ):
+    for part in ("seed=1", "test/begin: the highest macro_f1 first", "begin: paired differences", "bad [bold]", "Holm"):
         assert part in shown, part
     assert "decoding" not in shown  # the same in all runs
 

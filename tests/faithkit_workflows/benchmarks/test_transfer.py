@@ -14,10 +14,7 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import render_text
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.benchmarks.transfer import (
-    check_trainings,
-    transfer_table,
-)
+from faithkit_workflows.benchmarks.transfer import check_trainings, transfer_table
 from tests.running import ROOT, SMALL, command, evaluate_here, plain_config, run
 
 
