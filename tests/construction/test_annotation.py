@@ -22,7 +22,7 @@ from construction.annotation.project import (
 )
 from construction.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
 from faithkit.errors import UserError
-from faithkit.records import Example, Prediction, Span
+from faithkit.records import Prediction, Span
 from tests.construction.annotated import example, exported, project, suggested
 
 PIECES = st.characters(exclude_categories=["Cs"]) | st.sampled_from(["\r\n", "\r", "\n", "🙂", "é", "ש", "\0"])
@@ -185,13 +185,3 @@ def test_rows_that_were_changed_are_refused(tmp_path):
     (tmp_path / ROWS).write_text('{"scheme": "ragtruth", "id": "1"}\n')
     with pytest.raises(UserError, match=r"rows\.jsonl, line 1"):
         read_rows(tmp_path)
-
-
-def test_a_row_of_any_dataset_becomes_a_dialogue():
-    from construction.annotation.schemes import rounds_text
-
-    plain = Example(id="1", source="x", split="test", group="g", knowledge="", response="B\nsays")
-    assert rounds_text(plain) == "A1: \nB1: B says"
-    assert rounds_text(example(response="yes")) == "A1: Où ? 🙂\nB1: yes"
-    whole = Example(id="1", source="diahalu", split="test", group="g", knowledge="", response="A1: a\nB1: b")
-    assert rounds_text(whole) == "A1: a\nB1: b"

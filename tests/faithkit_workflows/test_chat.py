@@ -149,21 +149,6 @@ def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
     raise AssertionError("Ctrl-C does not end it")
 
 
-@pytest.mark.slow
-def test_the_command_starts_a_conversation(tiny_t5: Path) -> None:
-    options = [f"checkpoint={tiny_t5}", "decoding=greedy", "decoding.max_new_tokens=4"]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "faithkit", "chat", *options],
-        input="The river is long.\n\nIs it?\n",
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("bot> ") == 1
-
-
 def test_a_mistake_is_explained(tmp_path: Path) -> None:
     done = subprocess.run(command(f"checkpoint={tmp_path}/none"), cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "no such run" in done.stderr and "Traceback" not in done.stderr

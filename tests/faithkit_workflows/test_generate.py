@@ -63,11 +63,6 @@ def test_batch_size_and_portions_change_nothing_and_the_seed_does(
     assert answers(tmp_path / "a") == answers(tmp_path / "b") == answers(whole) != answers(tmp_path / "c")
 
 
-def test_auto_is_written_as_the_engine_that_it_came_to(whole: Path) -> None:
-    assert "\nengine:\n  name: transformers\n" in (whole / "config.yaml").read_text()
-    assert "engine: transformers (" in (whole / "generate.log").read_text()
-
-
 @pytest.mark.parametrize("asked", [(), ("engine=auto",), ("engine=transformers",)])
 def test_a_resumed_run_keeps_the_engine_that_it_began_with(
     asked: tuple[str, ...], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,9 +2,7 @@
 
 import pytest
 
-from faithkit.errors import UserError
 from faithkit.settings.check import find_missing
-from faithkit_workflows.settings.benchmark_blocks import System
 from faithkit_workflows.settings.evaluation import EvaluateSettings
 from tests.running import compose
 
@@ -43,14 +41,3 @@ def problems(*overrides: str) -> str:
 )
 def test_a_command_that_cannot_run_says_why(overrides: list[str], said: str) -> None:
     assert said in problems(*overrides)
-
-
-def test_a_whole_command_has_no_problem() -> None:
-    assert problems("benchmark=halludial_comparative", *LOCAL) == ""
-    system = "benchmark.systems={a: {name: transformers, model: smollm2-135m}}"
-    assert problems("benchmark=temperature_sweep", *LOCAL, system, "benchmark.plots=false") == ""
-
-
-def test_a_system_without_replies_is_refused() -> None:
-    with pytest.raises((UserError, ValueError)):
-        System.model_validate({})

@@ -70,10 +70,3 @@ def test_without_runs_those_of_the_folder_are_listed(compared, monkeypatch, caps
     report_here()
     shown = capsys.readouterr().out
     assert "3 runs" in shown and "good" in shown
-
-
-def test_help_is_quick_and_says_how(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["report.py", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        report.run()
-    assert ended.value.code == 0 and "runs='runs/*'" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 
 from faithkit.cli import as_override
 from faithkit.errors import UserError
-from faithkit.records import Prediction, Span
+from faithkit.records import Prediction
 from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
@@ -111,22 +111,6 @@ def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, t
     score_here(f"resume={stopped}")
     assert (stopped / "predictions" / "rows.jsonl").read_bytes() == whole
     assert (stopped / "rows.scored.csv").read_bytes() == (tmp_path / "whole" / "rows.scored.csv").read_bytes()
-
-
-def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps({"knowledge": ["A dog plays.", "It is red."], "response": "A cat plays.", "label": "x"}))
-    rows = read(path)
-    assert next(rows.examples).knowledge == "A dog plays. It is red."
-    marked = Prediction(
-        id="rows:0", label="hallucinated", score=0.9, spans=(Span(start=2, end=5, label="entity", score=0.8),)
-    )
-    write_scored(tmp_path / "out.jsonl", rows, [marked])
-    (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    assert row["label"] == "x" and row["faithkit_label"] == "hallucinated"  # the file's own column stays
-    [span] = row["faithkit_spans"]
-    assert span.pop("reason") and span.pop("evidence") == "A dog plays."
-    assert span == {"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}
 
 
 def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:

@@ -72,14 +72,6 @@ def test_a_failed_row_is_replaced_by_a_failed_row_and_shifts_no_other(tmp_path: 
     assert manifest(tmp_path)["branch-0"]["failures"] == counted == manifest(tmp_path)["last"]["failures"]
 
 
-def test_a_second_run_asks_nothing_and_changes_nothing(tmp_path: Path) -> None:
-    made = chain(tmp_path, engines())
-    made.run(progress=False)
-    before, again = contents(made), engines()
-    chain(tmp_path, again).run(progress=False)
-    assert [engine.asked for engine in again] == [[], []] and contents(made) == before
-
-
 @pytest.mark.parametrize("stop", range(0, 21, 3))
 def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: int, tmp_path: Path) -> None:
     whole = chain(tmp_path / "whole", engines())
@@ -156,15 +148,6 @@ def test_a_model_that_has_changed_makes_an_unfinished_step_anew(tmp_path: Path) 
     made = chain(tmp_path, other)
     made.run(progress=False)
     assert len(other[0].asked) == 10 and manifest(tmp_path)["branch-0"]["engine"] == "first, fine-tuned"
-
-
-def test_rows_that_were_edited_by_hand_are_made_again(tmp_path: Path) -> None:
-    made = chain(tmp_path, engines())
-    made.run(progress=False)
-    before = contents(made)
-    made.path("branch-0").write_text("")
-    chain(tmp_path, engines()).run(progress=False)
-    assert contents(made) == before
 
 
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:

@@ -174,14 +174,6 @@ def test_labels_of_unknown_meaning_are_counted_and_their_rows_still_audited(tmp_
     assert any("row: a label of unknown meaning (24)" in line for line in describe_left_out(done))
 
 
-def test_passages_of_a_row_are_shuffled_as_they_were_given(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    rows = [{"contexts": [f"A is {n}.", "B is 2."], "answer": f"A is {n}.", "label": "faithful"} for n in range(4)]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    config = configure("default", f"rows={path}")
-    assert [row.meta["passages"] for row in read_material(config).rows] == [(f"A is {n}.", "B is 2.") for n in range(4)]
-
-
 def test_the_page_shows_texts_as_texts(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(
         f"{ENGLISH} The sign on the door has <b>3</b> words & a \u202emark.", encoding="utf-8"

@@ -17,7 +17,7 @@ from faithkit_workflows.audit import target as targets
 from faithkit_workflows.audit.protocol import run_audit
 from faithkit_workflows.audit.target import PASSAGES, open_target, read_verdict
 from tests.faithkit.inference.server import ChatServer
-from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, configure
+from tests.faithkit_workflows.audit.auditing import SMALL, configure
 from tests.faithkit_workflows.audit.faulty import good
 
 ROW = Example(
@@ -146,14 +146,3 @@ def test_an_openai_server_is_audited_as_a_judge(tmp_path: Path) -> None:
     assert [fault.name for fault in done.faults][:1] == ["one verdict for all"]
     with ChatServer(models=("one", "two")) as server, pytest.raises(UserError, match="server_model=one"):
         open_target(configure(server.url))
-
-
-def test_names_that_lead_nowhere_are_explained() -> None:
-    for target, problem in (
-        ("http://127.0.0.1:9", "no server answers"),
-        ("no_such_module_here:detect", "no module no_such_module_here"),
-        (f"{MODULE}:no_such_function", "cannot import"),
-        ("runs/nothing", "runs/nothing"),
-    ):
-        with pytest.raises(UserError, match=problem):
-            open_target(configure(target))

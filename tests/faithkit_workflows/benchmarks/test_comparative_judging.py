@@ -70,16 +70,6 @@ def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
     assert first.endswith("\n\n1\n\n") and second.endswith("\n\n2\n\n") and "Reply 2:" in second
 
 
-def test_a_run_that_is_begun_again_asks_nothing_twice(halludial: str, tmp_path: Path) -> None:
-    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
-    with ChatServer(tells={"1": 0.6, "2": 0.3}) as server:
-        ask(server, halludial, tmp_path / "one", cache, "benchmark.num_rows=6")
-        assert len(server.asked) == 12
-        ask(server, halludial, tmp_path / "two", cache, "benchmark.num_rows=6")
-        assert len(server.asked) == 12
-    assert metrics(tmp_path / "one") == metrics(tmp_path / "two")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("answered", [3, 11])
 def test_a_run_that_is_killed_goes_on_and_asks_again_only_what_was_in_flight(

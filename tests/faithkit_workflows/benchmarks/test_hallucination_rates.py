@@ -11,7 +11,7 @@ from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Turn
-from faithkit_workflows.benchmarks.hallucination_rates import Dialogues, DialogueWriter, cut_to_first_turn
+from faithkit_workflows.benchmarks.hallucination_rates import Dialogues, DialogueWriter
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 
@@ -87,11 +87,6 @@ def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
     assert [one.text for one in histories[3].history] == ["one?", "right 1", "two?", "gold 2", "three?"]
 
 
-def test_a_reply_ends_where_a_further_turn_begins() -> None:
-    assert cut_to_first_turn(" [Assistant]: It is.\n[Human]: Is it?\n[Assistant]: Yes.") == "It is."
-    assert cut_to_first_turn("It is.") == "It is."
-
-
 def options(served: ChatServer, judging: ChatServer, path: str, run: Path) -> list[str]:
     system = f"{{name: openai, model: {MODEL}, base_url: '{served.url}', cache: '{run.parent}/said.sqlite'}}"
     return [
@@ -158,13 +153,3 @@ def test_a_sweep_asks_at_each_temperature_and_plots(halludial: str, tmp_path: Pa
     assert {"small/gold/temperature_0/turn_rate", "small/gold/temperature_0.5/dialogue_rate"} <= found.keys()
     assert (tmp_path / "run" / "temperature.png").stat().st_size > 1000
     assert (tmp_path / "run" / "responses" / "small-gold-temperature_0.5.jsonl").exists()
-
-
-def test_a_model_here_writes_and_another_judges(
-    halludial: str, language_models: dict[str, Path], trained: Path, tmp_path: Path
-) -> None:
-    system = f"{{name: transformers, model: '{language_models['llama']}', precision: 32-true, cache: null}}"
-    settings = ["decoding.max_new_tokens=8", "benchmark.num_rows=2", f"checkpoint={trained}"]
-    where = [f"benchmark.path={halludial}", f"benchmark.systems={{tiny: {system}}}", f"run_dir={tmp_path / 'run'}"]
-    evaluate_here(f"benchmark={NAME}", *where, *settings)
-    assert {"tiny/gold/no_reply_rate", "tiny/self/no_reply_rate"} <= metrics(tmp_path / "run").keys()

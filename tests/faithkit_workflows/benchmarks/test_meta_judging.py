@@ -9,10 +9,8 @@ import pytest
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from faithkit.files.jsonl import ACCURATE, read_annotations
-from faithkit.pages.page_tables import render_text
+from faithkit.files.jsonl import read_annotations
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.reports.judging_report import meta_report
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 
@@ -103,16 +101,6 @@ def test_labels_that_cannot_be_used_are_refused(
     labels = write(tmp_path / "ann.jsonl", [row])
     with pytest.raises(UserError, match=message):
         meta(halludial, judgements, tmp_path / "run", f"benchmark.labels=['{labels}']")
-
-
-@pytest.mark.parametrize(("dataset", "is_shown"), [("halludial", True), ("diahalu", False)])
-def test_the_papers_agreement_stands_beside_its_own_dataset_alone(
-    examples: list[Example], dataset: str, is_shown: bool
-) -> None:
-    said = {name: {one.id: ACCURATE for one in examples} for name in ("ann", "bob")}
-    judgements = {one.id: str(one.target) for one in examples}
-    report = meta_report(examples, judgements, said, title="test", dataset=dataset, num_resamples=10)
-    assert ("kappa 0.902 in the mean (0.80 to 1.00)" in render_text(*report.tables, width=200)) is is_shown
 
 
 def test_judgements_without_words_are_refused(halludial: str, examples: list[Example], tmp_path: Path) -> None:

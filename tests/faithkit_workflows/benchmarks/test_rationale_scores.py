@@ -10,15 +10,12 @@ import pytest
 
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
-from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit_workflows.benchmarks.rationale_scores import (
     Rationale,
     gold_spans,
-    has_rationales,
     measure_rationales,
-    rationale_report,
     read_rationales,
 )
 from tests.faithkit.inference.server import MODEL, ChatServer
@@ -46,13 +43,6 @@ def values(rows: Sequence[Rationale], **options: object) -> dict[str, float]:
     return {name: metric.value for name, metric in scored.metrics.items()}
 
 
-def test_an_equal_reply_has_the_best_value_and_an_empty_one_none() -> None:
-    found = values([row(1, TARGET), row(2, "")])
-    assert found["rouge_l"] == pytest.approx(0.5)
-    assert 0 < found["bleu_4"] < 1, "the corpus is half as long as it should be"
-    assert values([row(1, TARGET)])["bleu_4"] == pytest.approx(1)
-
-
 def test_rescaling_puts_the_f1_of_unrelated_sentences_at_zero() -> None:
     found = values([row(1, TARGET), row(2, "No.")], scorer=SetScorer(), baseline=0.8)
     assert found["bertscore_f1"] == pytest.approx(0.7)
@@ -70,21 +60,6 @@ def test_quotes_count_by_the_part_and_spans_by_the_character() -> None:
     assert found["located_rate"] == pytest.approx(2 / 4)
     assert values(rows[1:])["located_rate"] == 1 and "located_rate" not in values([row(1, TARGET)])
     assert [found[f"char_{name}"] for name in ("precision", "recall", "f1")] == pytest.approx([0.5, 0.5, 0.5])
-
-
-def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figures() -> None:
-    rows = [row(number, TARGET) for number in range(3)] + [row(9, "Yes", target="No.", hallucinated=False)]
-    report = rationale_report(rows, notes=["2 of 9 rows have no target"], dataset="halludial", num_resamples=10)
-    assert report.metrics["rationale/rouge_l"].value == pytest.approx(0.75)
-    assert report.metrics["rationale/hallucinated_rouge_l"].value == pytest.approx(1)
-    assert report.metrics["rationale/rouge_l"].high <= 1  # type: ignore[operator]
-    shown = render_text(*report.tables)
-    assert "77.4" in shown and "HalluJudge *" in shown and "75.0 [" in shown
-    assert "\nROUGE-L" in shown and "\nBERTScore" not in shown, "nothing was compared so"
-    faithful = rationale_report(rows[3:], dataset="halludial", num_resamples=10)
-    assert not any("hallucinated" in name for name in faithful.metrics)
-    assert report.notes[0] == "2 of 9 rows have no target"
-    assert not any("groups" in note for note in report.notes), "it is said of the labels already"
 
 
 BLOCK = {"name": "halludial", "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
@@ -159,12 +134,6 @@ def test_rows_that_lack_a_side_are_counted() -> None:
         "1 of 4 rows got no readable verdict",
     ]
     assert [(row.reply, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
-
-
-def test_a_message_of_failure_is_no_reason() -> None:
-    failed = {"1": Prediction(id="1", label=UNPARSED, text="the server said nothing for a long time")}
-    assert not has_rationales(failed)
-    assert has_rationales(failed | {"2": Prediction(id="2", label=FAITHFUL, text="No, all of it stands there.")})
 
 
 def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes() -> None:

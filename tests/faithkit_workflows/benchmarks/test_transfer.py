@@ -22,13 +22,6 @@ def metric(value):
     return Metric(value=value, low=value - 0.02, high=value + 0.02, n=1864)
 
 
-def test_the_papers_table_is_whole():
-    text = render_text(transfer_table({}))
-    assert "62.5†" in text
-    assert re.search(r"paper +\| +93\.1 \|", text)
-    assert re.search(r"74\.7† \| +71\.6† \| +86\.5 \|", text)
-
-
 def test_our_figures_stand_under_the_papers_with_what_they_were_taken_on():
     found = {"accuracy": metric(0.703), "macro_f1": metric(0.61), "majority_accuracy": metric(0.55), "f1": metric(0.4)}
     cells = {("faithcritic", tested_on): found for tested_on in ("begin", "faithcritic", "snli")}
@@ -115,29 +108,6 @@ def test_the_caption_says_what_chose_checkpoint_and_threshold(
     shown = " ".join(capsys.readouterr().out.split())
     assert "chosen on the validation split that is tested" in shown
     assert "threshold: chosen for each critic" in shown
-
-
-def test_the_page_has_the_table_and_the_answers_of_each_cell(
-    mnli: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
-    run_transfer(tmp_path / "run", *options)
-    shown, page = capsys.readouterr().out, (tmp_path / "run" / "answers.html").read_text()
-    assert shown.splitlines()[-1] == f"answers: {(tmp_path / 'run' / 'answers.html').as_uri()}"
-    assert shown.count("Critics across datasets") == 1 and "from:" not in shown
-    figures, _, data = page.partition("<main>")
-    assert "FaithDial, Table 4" in figures and '"mnli-by-mnli"' in data
-    assert "mnli-by-mnli: from:" in (tmp_path / "run" / "report.md").read_text()
-
-
-def test_the_table_has_our_figures_where_the_embedded_corpus_stands_in(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_transfer(tmp_path / "run", f"benchmark.train.mnli.checkpoint={trained}", "benchmark.test.mnli.num_rows=40")
-    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
-    accuracy = f"{100 * found['test/embedded-mnli/mnli_accuracy']['value']:.1f}"
-    ours = [line for line in capsys.readouterr().out.splitlines() if "ours" in line]
-    assert sum(accuracy in line for line in ours) == 1
 
 
 def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_path: Path) -> None:

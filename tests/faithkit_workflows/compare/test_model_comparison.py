@@ -23,15 +23,11 @@ from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
-from faithkit.scores.board import Pair
-from faithkit.statistics.bootstrap import Difference
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
 from faithkit_workflows.compare.model_comparison import (
     ModelComparison,
     compare_models,
-    describe_best,
-    describe_missing_rows,
 )
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from tests.browser import PROGRAM, chromium
@@ -193,33 +189,6 @@ def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) ->
         compare(path, tmp_path / "other", [GOOD, broken])
 
 
-def difference(value: float, margin: float, n: int = 100) -> Difference:
-    numbers = {"p_value": 0.5, "n": n, "num_groups": n, "higher_is_better": True}
-    return Difference(value=value, low=value - margin, high=value + margin, **numbers)
-
-
-def pair(second: str, value: float, margin: float, corrected: float) -> Pair:
-    found = {"macro_f1": difference(value, margin)}
-    return Pair("rows", "best", second, 100, 100, found, None, {"macro_f1": corrected})
-
-
-def test_a_difference_that_is_not_shown_says_how_many_labels_are_missing() -> None:
-    # A half interval of 10 points on 100 rows is one of 5 / 1.43 on 816 rows.
-    assert describe_missing_rows([difference(0.01, 0.1)]) == (
-        "label about 720 more rows to see a difference of 5 points"
-    )
-    assert describe_missing_rows([difference(0.2, 0.21)]).startswith("label about 130 more")
-    assert "would probably be seen" in describe_missing_rows([difference(0.01, 0.02)])
-    pairs = [pair("bad", 0.3, 0.1, 0.001), pair("twin", 0.01, 0.02, 1), pair("lucky", 0.11, 0.1, 0.08)]
-    text = describe_best("best", pairs)
-    assert text.startswith(
-        "best is better than bad (macro-F1 +30.0 [20.0, 40.0], Holm's p 0.001), "
-        "and equivalent (within 5 points) to twin (macro-F1 +1.0 [-1.0, 3.0], Holm's p 1.000), "
-        "and not shown to be better than lucky"
-    )
-    assert "[1.0, 21.0], Holm's p 0.080), on 100 labelled rows: label about 69 more rows" in text
-
-
 def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
     path, folder = write_rows(tmp_path / "rows.csv", num_rows=600), tmp_path / "run"
     slow, store = f"{MODULE}:slow", folder / VERDICTS / "2.jsonl"
@@ -284,12 +253,6 @@ def test_a_resumed_comparison_reads_new_labels_and_refuses_new_texts(tmp_path: P
     path.write_text(path.read_text().replace("Ort9 ", "Ort99 "))
     with pytest.raises(UserError, match="texts of the table have changed"):
         compare(path, folder, [GOOD, LENGTH])
-
-
-def test_a_table_without_context_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("question,answer\nWhy?,So.\n")
-    done = command(str(tmp_path / "rows.csv"), f"models=[{GOOD},{LENGTH}]", f"run_dir={tmp_path / 'run'}")
-    assert done.returncode == 2 and "columns.knowledge=COLUMN" in done.stderr and len(done.stderr.splitlines()) <= 5
 
 
 def test_tokens_of_two_models_of_a_server_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

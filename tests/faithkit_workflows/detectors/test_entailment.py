@@ -85,10 +85,6 @@ def test_models_of_other_labels_are_refused(labels):
         match_nli_columns(labels, "somewhere")
 
 
-def test_two_classes_are_entailment_and_the_rest():
-    assert match_nli_columns(["not_entailment", "entailment"], "somewhere") == [NEUTRAL, ENTAILMENT]
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     folder = write_language_model(tmp_path_factory.mktemp("asked") / "t5", "t5")

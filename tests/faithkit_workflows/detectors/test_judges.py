@@ -83,20 +83,6 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     assert "against people's labels" not in shown, "the terminal has the rates alone"
 
 
-def test_every_judge_compares_two_systems(
-    audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [json.loads(line) for line in answers.read_text().splitlines()]
-    other = tmp_path / "chat.jsonl"
-    other.write_text("".join(json.dumps(row | {"text": "I like music!"}) + "\n" for row in rows))
-    options = ["benchmark.judges=[word_overlap]", f"against={other}", "verbose=true"]
-    found = judged(tmp_path / "run", wow, answers, *options, audit=audit)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert found["test/wow/difference/word_overlap_rate"]["value"] == pytest.approx(-0.5)
-    said, other_said = (100 * found[f"test/wow/{of}word_overlap_rate"]["value"] for of in ("", "against/"))
-    assert f"word overlap: | {said:.1f} | {other_said:.1f} | -50.0" in shown
-
-
 def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
     trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

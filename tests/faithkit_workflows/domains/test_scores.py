@@ -50,15 +50,6 @@ def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> N
     assert "whole *" in text and "fitted on 10 rows of others" in text
 
 
-def test_predictions_without_scores_have_no_ranking_and_no_differences_in_it() -> None:
-    plain = domain("one", noise=0.3)
-    unscored = {id_: Prediction(id=id_, label=one.label) for id_, one in plain.predictions.items()}
-    test = DomainTest(name="one", title="one", examples=plain.examples, predictions=unscored, baselines=plain.baselines)
-    metrics = report_domains([test], title="t", num_resamples=20, num_examples=0).metrics
-    assert "one/macro_f1" in metrics and "mean/macro_f1" in metrics and "mean/overlap_auroc" in metrics
-    assert not [name for name in metrics if "difference" in name or "accuracy_at" in name or name == "mean/auroc"]
-
-
 def calibrated_outcomes(number: int, *, shift: float = 0.0, num: int = 300) -> Outcomes:
     """Draws calibrated scores, or scores with shifted log-odds."""
     generator = np.random.default_rng(number)

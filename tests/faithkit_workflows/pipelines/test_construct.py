@@ -291,12 +291,6 @@ BUSINESS = {
 ROW = {KEY: "1", "task": DATA, "corpus": "Yelp", "source_info": BUSINESS}
 
 
-def test_fields_that_are_null_are_named_shown_or_left_out() -> None:
-    assert json.loads(prompt_values(ROW, "keep")["data"]) == BUSINESS
-    shown = json.loads(prompt_values(ROW, "drop")["data"])
-    assert shown == {"name": "Oak", "attributes": {"Music": "live"}, "hours": ["9-5"]}
-
-
 @pytest.mark.parametrize(("words", "most"), [(2, "1"), (400, "100"), (4000, "200")])
 def test_a_summary_has_a_quarter_of_the_words_and_200_at_most(words: int, most: str) -> None:
     row = {**ROW, "task": SUMMARY, "source_info": "word " * words}

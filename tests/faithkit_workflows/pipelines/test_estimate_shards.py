@@ -186,16 +186,6 @@ def test_folders_that_are_no_sound_shards_are_reported(tmp_path: Path) -> None:
         estimated(block(tmp_path / "data"))
 
 
-def test_rows_to_label_are_drawn_by_chance_among_all(tmp_path: Path) -> None:
-    rows = sample()
-    data = write_shards(tmp_path / "data", rows)
-    drawn = estimated(block(data, label_next=60, rule="random")).next_rows
-    numbers = [int(str(row["id"])[1:]) for row in drawn]
-    counts = [sum(number in part for number in numbers) for part in (range(300), range(306, 1200))]
-    assert 4 <= counts[0] <= 22 and 24 <= counts[1] <= 48, "as many of a shard as it has rows"
-    assert [row["score"] for row in drawn] == [round(rows[number]["probability"], 6) for number in numbers]
-
-
 def test_rows_without_ids_are_named_by_their_place(tmp_path: Path) -> None:
     rows = sample()
     data = write_shards(tmp_path / "data" / "day=1", rows).parent

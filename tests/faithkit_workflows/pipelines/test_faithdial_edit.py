@@ -9,21 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.official_layouts import write_faithdial
-from construction.sheet import write_sheet
 from data_modules.datasets.faithdial import FaithDial
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
+from faithkit.records import FAITHFUL
 from faithkit.words import longest_run
 from faithkit_workflows.pipelines.faithdial_edit import (
-    COLUMNS,
     best_proposals,
-    check_candidate,
-    read_answers,
-    sheet_cells,
 )
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import (
@@ -213,21 +207,6 @@ def test_the_longest_run_is_that_of_comparing_all_runs(first: list[str], second:
     assert longest_run(first, second) == max(map(len, runs(first) & runs(second)), default=0)
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "faults"),
-    [
-        ("I swim in it!", FAITHFUL, ["unchanged"]),
-        ("It is ninety metres deep and lies on it.", FAITHFUL, ["copies"]),
-        ("It is ninety metres deep and more.", FAITHFUL, []),
-        ("It is small.", HALLUCINATED, ["hallucinated"]),
-        ("It is deep.", None, ["no verdict"]),
-    ],
-)
-def test_a_candidate_is_checked(text: str, label: str | None, faults: list[str]) -> None:
-    prediction = Prediction(id="1", label=label, score=None)
-    assert check_candidate(row("1", text), prediction, max_copied_words=6)["faults"] == faults
-
-
 def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_shortest_copy() -> None:
     def of(key: str, *texts: tuple[list[str], float | None, int]) -> list[dict[str, Any]]:
         names = ("a", "b", "c")
@@ -243,26 +222,3 @@ def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_sho
     found = list(best_proposals([*fewest, *shortest, *none], ["a", "b", "c"]))
     assert [(one["key"], one.get("candidate")) for one in found] == [("1@x", "c"), ("2", "b"), ("3", None)]
     assert found[2]["failed"] == [f"propose-{name}: refusal" for name in "abc"]
-
-
-def test_answers_come_back_from_the_table_and_stay_in_it(tmp_path: Path) -> None:
-    path, shown = tmp_path / "proposals.csv", [row(str(i), f"Edit {i}.", faults=[], copied_words=0) for i in range(4)]
-    originals = {one["key"]: one["response"] for one in shown}
-    known = {"0": "Edit 0.", "1": "Mine.", "2": None}
-    write_sheet(path, COLUMNS, (sheet_cells(one, known) for one in shown))
-    answers, strange = read_answers(path, originals)
-    assert answers == known and not strange
-    assert read_answers(path, {"0": "another reply"}) == ({}, 3)
-
-
-def test_an_accepted_text_changes_later_histories_of_its_dialogue_alone(tmp_path: Path) -> None:
-    later = row(
-        "d:1", "", response="It is blue.", history=[["seeker", "Hi?"], ["wizard", "I swim in it."], ["seeker", "So?"]]
-    )
-    other = {**later, "key": "e:1", "dialogue": "e"}
-    rows = [row("d:0", ""), later, other]
-    counts = write_faithdial(tmp_path, "validation", rows, {"d:0": "One can swim.", "d:1": "Deep.", "e:1": "Very."})
-    assert counts == {"accepted edits": 3, "of them behind an edited turn": 1}
-    written = (tmp_path / "valid.json").read_text()
-    assert written.count("One can swim.") == 2 and written.count("I swim in it.") == 2
-    assert write_faithdial(tmp_path, "validation", rows, {}) == {} and not (tmp_path / "valid.json").exists()

@@ -11,7 +11,6 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.words import unicode_words
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import construct_here, fill_sheet, manifest, resume, sheet, steps
 from tests.tiny import write_critic
@@ -180,13 +179,3 @@ def test_an_edit_without_its_round_is_refused_and_the_table_stays(tmp_path: Path
         with pytest.raises(UserError, match="round is 'two'"):
             resume(folder)
         assert "Hello there" in path.read_text()
-
-
-def test_a_dry_run_shows_prompts_of_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    construct_here(
-        *("pipeline=self_dialogue", "engine=openai", "engine.model=x", "dry_run=true", "limit=3", "pipeline.rounds=1"),
-        *("pipeline.min_rounds=1", f"run_dir={tmp_path / 'run'}"),
-    )
-    printed = capsys.readouterr().out
-    assert "A1, prompt 1 of 3" in printed and "B1-x, prompt 3 of 3" in printed and not (tmp_path / "run").exists()
-    assert "what it would ask" in printed and unicode_words(printed).count("customer") > 2

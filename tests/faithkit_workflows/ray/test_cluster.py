@@ -64,9 +64,6 @@ def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environ, **pipes)
 
 
-def texts_of(path: Path) -> list[str]:
-    """The knowledge of a few rows, which no other row has."""
-    return [json.loads(line)["knowledge"] for line in path.read_text().splitlines()[:40]]
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:

@@ -29,7 +29,6 @@ from faithkit_workflows.reproduction.cells import (
     Table,
     Whole,
     compare_with_published,
-    count_digits,
 )
 from faithkit_workflows.reproduction.paper_tables import select_results
 from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
@@ -42,7 +41,6 @@ from faithkit_workflows.reproduction.table_steps import (
     PAPER,
     Place,
     Step,
-    find_blocked_steps,
     hardware_arguments,
     read_record,
     run_steps,
@@ -217,12 +215,6 @@ def test_a_wider_interval_never_leaves_within(ours: Estimate, place: float, digi
     assert compare_with_published(wider, published, digits=digits) == WITHIN
 
 
-def test_digits_are_those_of_the_whole_column() -> None:
-    assert count_digits([52.0, 51.84, None]) == 2
-    assert count_digits([100.0, 0.2]) == 1
-    assert count_digits([748, 12]) == 0
-
-
 DESCRIBE = Step(
     name="describe",
     script="construct",
@@ -339,18 +331,6 @@ def test_a_figure_of_unread_replies_is_not_shown(tmp_path: Path, corpora: Path) 
     shown = build_comparison_table(table(*cells), found, "")
     assert [str(value) for value in shown.columns[2].cells] == ["10.0", "-", "10.0", "10.0", "10.0"]
     assert "unparsed: 30% of the replies of row" in str(shown.caption)
-
-
-def test_missing_corpora_and_paid_servers_block_steps_at_the_papers_scale() -> None:
-    place = Place(scale=PAPER, out=Path("out"))
-    hub = Step(name="hub", script="train", arguments=(), corpora={"data.path": "faithdial"})
-    missing = Step(name="missing", script="evaluate", arguments=(), corpora={"p": "ragtruth"}, steps={"c": "hub"})
-    needing = Step(name="needing", script="evaluate", arguments=(), steps={"c": "missing"})
-    paid = Step(name="paid", script="evaluate", arguments=(), server="a server")
-    found = find_blocked_steps([hub, missing, needing, paid], place)
-    assert found["missing"] == found["needing"] == "ragtruth is missing below data_dir"
-    assert "hosted=true" in found["paid"] and "hub" not in found
-    assert "paid" not in find_blocked_steps([paid], Place(scale=PAPER, out=Path("out"), hosted=True))
 
 
 def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.reproduction.cells import Difference, Metric, Table
 from faithkit_workflows.reproduction.paper_tables import all_results, all_steps, steps_of
-from faithkit_workflows.reproduction.table_files import FILES, Fields, list_names, select_scale
+from faithkit_workflows.reproduction.table_files import FILES
 from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
 from tests.pages.reading import blocks
@@ -54,11 +54,6 @@ def covering() -> list[tuple[str, Step]]:
                 chosen.append((scale, step))
     assert {scale for scale, _ in chosen} == set(SCALES)
     return chosen
-
-
-def test_every_table_and_figure_has_a_name_on_the_command_line() -> None:
-    for scale in SCALES:
-        assert sorted(all_results(scale)) == sorted(list_names())
 
 
 @pytest.mark.slow
@@ -270,25 +265,6 @@ def test_the_table_of_extending_is_read(tmp_path: Path) -> None:
             ("LettuceDetect base", "characters, F1", 55.44, 2, Metric("lettuce_scored", "test/ragtruth/char_f1")),
         ]
         assert [cell.result for cell in table.cells[2:]] == [None, None]
-
-
-def test_values_are_chosen_by_scale_and_lists_are_joined() -> None:
-    value = {"a": ["x", {"local": ["y", "z"], "paper": "w"}], "b": {"paper": 4}, "c": {"local": None}}
-    assert select_scale(value, LOCAL) == {"a": ["x", "y", "z"], "c": None}
-    assert select_scale(value, PAPER) == {"a": ["x", "w"], "b": 4}
-
-
-def test_fields_are_filled_with_their_values() -> None:
-    derived = {
-        "part": {"task": {"all": "", "else": "task/{task}/"}},
-        "name": {"model": {"a": "b"}},
-        "both": "{part}{name}",
-    }
-    row = Fields({"task": "QA", "model": "Llama-2", "number": 3}, derived, "here")
-    assert row.fill("{both}/{model!k}/{model!l}") == "task/QA/Llama-2/llama_2/llama-2"
-    assert row.fill(["{number}", {"{task}": "{number}x"}]) == [3, {"QA": "3x"}]
-    assert row.match({"task": ["QA", "all"], "number": 3}) and not row.match({"name": "b"})
-    assert Fields({"task": "all", "model": "a"}, derived, "here").fill("{both}") == "b"
 
 
 def test_models_have_the_gpus_that_their_size_needs() -> None:

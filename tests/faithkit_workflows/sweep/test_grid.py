@@ -158,12 +158,6 @@ def test_further_values_and_deleted_runs_are_trained(tmp_path):
     assert sorted(more.names) == ["lr-0.001_seed-2", NAMES[2], "lr-0.002_seed-2"]
 
 
-def test_one_job_is_run_and_there_is_nothing_to_rank(tmp_path, capsys):
-    trainings = Trainings(lambda settings: 0.5)
-    sweep_here(trainings, "seed=3", f"run_dir={tmp_path / 'sweep'}")
-    assert trainings.names == ["one"] and "nothing to rank it against" in capsys.readouterr().out
-
-
 def test_names_are_short_different_and_safe_on_a_command_line():
     jobs: dict = {}
     for settings in (

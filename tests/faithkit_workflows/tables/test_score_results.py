@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from faithkit import cli
 from faithkit.errors import LimitExceeded
-from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span
-from faithkit_workflows.tables.score_results import KeptRows, TestCases, worst_table, write_answers_page
+from faithkit_workflows.tables.score_results import KeptRows, TestCases, write_answers_page
 from faithkit_workflows.tables.shares import ShareCounter
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.pages.test_page import ANY_TEXT, block
@@ -66,14 +65,6 @@ def test_the_page_of_a_large_table_has_a_limit_and_states_it(tmp_path: Path) -> 
         long.add({}, *judged(number, 0.9, response=f"{number}" * 9_000_000))
     write_answers_page(tmp_path / "long.html", "t", long, about=[], table=table, texts=True)
     assert "the first 2 of 5 are here" in (tmp_path / "long.html").read_text()
-
-
-def test_five_rows_that_are_called_hallucinated_are_shown_with_their_parts():
-    table = worst_table(kept([0.1, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]))
-    assert table is not None
-    shown = render_text(table)
-    assert shown.count("A [[cat]] plays.") == 5 and "r6 P(hallucinated) 0.99" in shown
-    assert "r1 " not in shown and worst_table(kept([0.1, None])) is None
 
 
 @given(ANY_TEXT, ANY_TEXT.filter(lambda text: len(text) > 5))
