@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, seal
+from faithkit.files.model_folder import CONFIG, MARK, SIDECAR
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
 
 Change = Callable[[Path], Any]  # made to a folder
@@ -27,8 +27,6 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 
 
 def make_foreign(folder: Path) -> Path:
