@@ -13,9 +13,8 @@ from faithkit.errors import UserError
 def table(rows, categories=None):
     values = np.array(rows, np.int64)
     names = tuple(map(str, range(categories or int(values.max()) + 1)))
-    return Ratings(
-        values, names, tuple(f"g{i}" for i in range(len(rows))), tuple("abcdefghijklmnop"[: values.shape[1]])
-    )
+    groups = tuple(f"g{i}" for i in range(len(rows)))
+    return Ratings(values, names, groups, tuple("abcdefghijklmnop"[: values.shape[1]]))
 
 
 def values_of(ratings, **options):
@@ -82,11 +81,10 @@ def answered(item, annotator, answers, **others):
 
 
 def test_questions_of_several_kinds_become_tables():
+    span = {"start": 0, "end": 1, "label": "x"}
     rows = [
         answered("1", "a", {"begin": ["Entailment"], "spans": [], "score": 2, "why": "so"}),
-        answered(
-            "1", "b", {"begin": ["Generic", "Entailment"], "spans": [{"start": 0, "end": 1, "label": "x"}], "score": 10}
-        ),
+        answered("1", "b", {"begin": ["Generic", "Entailment"], "spans": [span], "score": 10}),
         answered("2", "b", {"begin": [], "score": 3}),
     ]
     kinds = questions_of(rows, "f")

@@ -215,13 +215,9 @@ NUMBER, CONCURRENCY = 40, 4
 
 def run_chain(folder: str, url: str) -> None:
     """Runs the chain in a folder, with two branches that ask the server."""
-    engines = [
-        CachedEngine(
-            OpenAiEngine(f"{MODEL}{name}", ServerOptions(base_url=url, concurrency=CONCURRENCY)),
-            f"{folder}/replies.sqlite",
-        )
-        for name in ("", " too")
-    ]
+    options = ServerOptions(base_url=url, concurrency=CONCURRENCY)
+    asked = [OpenAiEngine(name, options) for name in (MODEL, f"{MODEL} too")]
+    engines = [CachedEngine(engine, f"{folder}/replies.sqlite") for engine in asked]
     chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)
 
 

@@ -15,12 +15,8 @@ from data_modules.datasets.diahalu import DOMAINS, read_turns
 from data_modules.reading.rows import ReadReport, Row
 
 RULES = DialogueRules(by_domain={name: ReplyRules(max_words=30) for name in DOMAINS}, min_rounds=2, heading="So far:")
-ONE, TWO, THREE, FOUR = (
-    "How deep is the lake in the north?",
-    "It is about ninety metres deep, as far as I know.",
-    "Who measured that?",
-    "Two sailors did it with a very long rope.",
-)
+ONE, TWO = "How deep is the lake in the north?", "It is about ninety metres deep, as far as I know."
+THREE, FOUR = "Who measured that?", "Two sailors did it with a very long rope."
 
 
 def row(*turns: str, domain: str = "knowledge") -> dict[str, Any]:

@@ -169,6 +169,8 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     compared = json.loads((tmp_path / "agreed" / "metrics.json").read_text())["meta"]["compared"]
     [against] = [row["to_best"] for row in compared if row["column"] == "cooperative" and "to_best" in row]
     assert against["value"] == -2 and against["p_wilcoxon"] < 0.05
+    behind = {row["system"] for row in compared if row["column"] == "faithful=Hallucination" and "to_best" in row}
+    assert behind == {"bad"}, "the lowest share is the best"
 
 
 def test_judgements_of_a_system_that_calls_rows_hallucinated_are_judged(tmp_path):
