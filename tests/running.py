@@ -30,23 +30,10 @@ SMALL = (
     "model.max_length=64",
     *QUICK,
 )
-SMALL_TAGGER = (
-    "model=tagger",
-    "data.num_rows=60",
-    "model.max_length=96",
-    "model.batch_size=8",
-    *QUICK,
-    "callbacks.num_examples=0",
-)
-SMALL_GENERATOR = (
-    "data.num_rows=40",
-    "model.max_length=320",
-    "model.max_response_length=90",
-    "model.batch_size=8",
-    *QUICK,
-    "callbacks.num_examples=0",
-    "trainer.precision=32-true",
-)
+BATCH = ("model.batch_size=8", "callbacks.num_examples=0")
+SMALL_TAGGER = ("model=tagger", "data.num_rows=60", "model.max_length=96", *QUICK, *BATCH)
+LENGTHS = ("model.max_length=320", "model.max_response_length=90")
+SMALL_GENERATOR = ("data.num_rows=40", *LENGTHS, *QUICK, *BATCH, "trainer.precision=32-true")
 
 
 def compose(config_name: str, *overrides: str) -> Any:

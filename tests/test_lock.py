@@ -63,10 +63,8 @@ def test_all_has_every_extra_that_fits_together() -> None:
     extras = PROJECT["optional-dependencies"]
     (everything,) = map(Requirement, extras["all"])
     assert everything.extras == extras.keys() - {"all", "vllm", "docs", "bench", "dev"}
-    distributions = {
-        **{"sklearn": "scikit-learn", "aiohttp": "openai", "starlette": "fastapi"},
-        "opentelemetry": "opentelemetry-sdk",
-    }
+    distributions = {"sklearn": "scikit-learn", "aiohttp": "openai", "starlette": "fastapi"}
+    distributions["opentelemetry"] = "opentelemetry-sdk"
     for package, extra in EXTRAS.items():
         names = {canonicalize_name(Requirement(line).name) for line in extras.get(extra, PROJECT["dependencies"])}
         assert distributions.get(package, package.replace("_", "-")) in names
