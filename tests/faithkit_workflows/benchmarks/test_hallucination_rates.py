@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Turn
 from faithkit_workflows.benchmarks.hallucination_rates import Dialogues, DialogueWriter
 from tests.faithkit.inference.server import MODEL, ChatServer
-from tests.running import evaluate_here
+from tests.running import asking, evaluate_here, values_of
 
 NAME = "hallucination_rates"
 Messages = list[dict[str, str]]
@@ -32,21 +31,13 @@ def judged_rows() -> str:
 def turn(group: str, *said: str, id_: str = "") -> Example:
     speakers = (SEEKER, WIZARD)
     history = tuple(Turn(speaker=speakers[place % 2], text=text) for place, text in enumerate(said))
-    name = id_ or f"{group}:{len(said)}"
-    return Example(
-        id=name, source="a", split="b", group=group, knowledge=f"k{len(said)}", response="x", history=history
-    )
+    values = {"id": id_ or f"{group}:{len(said)}", "source": "a", "split": "b", "group": group, "history": history}
+    return Example(**values, knowledge=f"k{len(said)}", response="x")
 
 
-DIALOGUES = Dialogues.of(
-    [
-        turn("b", "hi"),
-        turn("a", "one?", "gold 1", "two?", "gold 2", "three?"),
-        turn("a", "one?"),
-        turn("a", "one?", id_="another response to it"),
-        turn("a", "one?", "gold 1", "two?"),
-    ]
-)
+SAID = ("one?", "gold 1", "two?", "gold 2", "three?")
+GROUP = [turn("a", *SAID), turn("a", "one?"), turn("a", "one?", id_="another response to it"), turn("a", *SAID[:3])]
+DIALOGUES = Dialogues.of([turn("b", "hi"), *GROUP])
 
 
 def writer(messages: Messages, seed: int | None, sample: int) -> str:
@@ -59,9 +50,8 @@ def judge(messages: Messages, seed: int | None, sample: int) -> str:
     return "Yes" if "WRONG" in messages[-1]["content"].partition("Reply to check:")[2] else "No"
 
 
-def metrics(folder: Path, name: str = NAME) -> dict[str, Any]:
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return {key.removeprefix(f"test/{name}/"): value["value"] for key, value in found.items()}
+def metrics(folder: Path, name: str = NAME) -> dict[str, float]:
+    return values_of(folder, f"test/{name}/")
 
 
 def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> None:
@@ -89,11 +79,8 @@ def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
 
 def options(served: ChatServer, judging: ChatServer, path: str, run: Path) -> list[str]:
     system = f"{{name: openai, model: {MODEL}, base_url: '{served.url}', cache: '{run.parent}/said.sqlite'}}"
-    return [
-        f"benchmark.path={path}", f"benchmark.systems={{small: {system}}}", f"run_dir={run}",
-        "engine=openai", f"engine.model={MODEL}", f"engine.base_url={judging.url}",
-        f"engine.cache={run.parent}/judged.sqlite",
-    ]  # fmt: skip
+    own = [f"benchmark.path={path}", f"benchmark.systems={{small: {system}}}", f"run_dir={run}"]
+    return [*own, *asking(judging.url, cache=run.parent / "judged.sqlite")]
 
 
 def answer_some(messages: Messages, seed: int | None, sample: int) -> str:

@@ -18,8 +18,8 @@ from faithkit_workflows.benchmarks.rationale_scores import (
     measure_rationales,
     read_rationales,
 )
-from tests.faithkit.inference.server import MODEL, ChatServer
-from tests.running import evaluate_here
+from tests.faithkit.inference.server import ChatServer
+from tests.running import asking, evaluate_here, values_of
 
 TARGET = 'Yes. "twelve" is wrong: the knowledge says ten.'
 
@@ -70,11 +70,6 @@ def halludial() -> str:
     return written_layout("halludial", {"train": 8, "test": 30})
 
 
-def metrics(folder: Path) -> dict[str, Any]:
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return {name.removeprefix("test/halludial/"): value for name, value in found.items()}
-
-
 def example(**changes: Any) -> Example:
     values = {
         "id": "1", "source": "a", "split": "b", "group": "c", "knowledge": "Ten.", "response": "It says twelve.",
@@ -92,31 +87,25 @@ def test_the_datasets_own_judgements_score_best(
     file = tmp_path / "said.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = tmp_path / "run"
-    score = ["benchmark.bert_score.encoder=" + str(tiny_bert), "benchmark.bert_score.baseline=0.5"]
-    evaluate_here(
-        "benchmark=halludial",
-        f"benchmark.path={halludial}",
-        f"predictions={file}",
-        *score,
-        f"run_dir={run}",
-        "verbose=true",
-    )
-    found, shown = metrics(run), capsys.readouterr().out
+    score = [f"benchmark.bert_score.encoder={tiny_bert}", "benchmark.bert_score.baseline=0.5", "verbose=true"]
+    where = ["benchmark=halludial", f"benchmark.path={halludial}", f"run_dir={run}"]
+    evaluate_here(*where, f"predictions={file}", *score)
+    found, shown = values_of(run, "test/halludial/"), capsys.readouterr().out
     size = len(examples)
-    assert found["rationale/rouge_l"]["value"] == pytest.approx((size - 1) / size)
-    assert found["rationale/bertscore_f1"]["value"] == pytest.approx((size - 1) / size, abs=1e-3)
-    assert found["rationale/bertscore_rescaled"]["value"] < found["rationale/bertscore_f1"]["value"]
-    assert found["rationale/located_rate"]["value"] == 1 and found["rationale/char_precision"]["value"] == 1
+    assert found["rationale/rouge_l"] == pytest.approx((size - 1) / size)
+    assert found["rationale/bertscore_f1"] == pytest.approx((size - 1) / size, abs=1e-3)
+    assert found["rationale/bertscore_rescaled"] < found["rationale/bertscore_f1"]
+    assert found["rationale/located_rate"] == found["rationale/char_precision"] == 1
     assert "macro_f1" in found and "1 of 30 rows got no readable verdict" in shown
     assert shown.index("explanations against the dataset") < shown.index("predictions to judge")
 
 
 def test_verdicts_alone_have_no_rationale_and_load_no_encoder(halludial: str, tmp_path: Path) -> None:
     with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        engine = asking(server.url)
         where = [f"benchmark.path={halludial}", f"run_dir={tmp_path / 'run'}", "benchmark.bert_score.encoder=no/such"]
         evaluate_here("benchmark=halludial", *where, *engine)
-    assert not any(name.startswith("rationale/") for name in metrics(tmp_path / "run"))
+    assert not any("/rationale/" in name for name in values_of(tmp_path / "run"))
 
 
 def test_rows_that_lack_a_side_are_counted() -> None:
@@ -128,11 +117,7 @@ def test_rows_that_lack_a_side_are_counted() -> None:
         "3": Prediction(id="3", label=FAITHFUL, text="No, it says so."),
     }
     rows, notes = read_rationales(examples, said)
-    assert [note.partition(":")[0] for note in notes] == [
-        "1 of 4 rows have no target",
-        "1 of 4 rows got no reply in words",
-        "1 of 4 rows got no readable verdict",
-    ]
+    assert len(notes) == 3 and all(note.startswith("1 of 4 rows ") for note in notes)
     assert [(row.reply, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
 
 
