@@ -23,13 +23,7 @@ QUICK = (
     *("optimizer.lr=1e-3", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu"),
     "checkpoints=all",  # tests compare them
 )
-SMALL = (
-    "data.num_train=160",
-    "data.num_validation=60",
-    "data.num_test=60",
-    "model.max_length=64",
-    *QUICK,
-)
+SMALL = ("data.num_train=160", "data.num_validation=60", "data.num_test=60", "model.max_length=64", *QUICK)
 BATCH = ("model.batch_size=8", "callbacks.num_examples=0")
 SMALL_TAGGER = ("model=tagger", "data.num_rows=60", "model.max_length=96", *QUICK, *BATCH)
 LENGTHS = ("model.max_length=320", "model.max_response_length=90")

@@ -9,18 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit_workflows.audit import mutations
 from faithkit_workflows.audit.material import read_built_in
-from faithkit_workflows.audit.mutations import (
-    CHANGERS,
-    ORIGINAL,
-    REMOVED,
-    TYPE,
-    TYPES,
-    UNCHANGED,
-    Pool,
-    apply_changes,
-    make_cases,
-)
+from faithkit_workflows.audit.mutations import CHANGERS, ORIGINAL, TYPE, TYPES, Pool, apply_changes, make_cases
 
 POOL = Pool(["Odessa", "Mira Voss"], ["The harbour froze for 9 days."])
 
@@ -78,13 +69,13 @@ def test_every_copy_differs_from_its_original_and_is_marked() -> None:
     rows = {case.id: case for case in cases()}
     assert len(rows) == len(cases())
     for case in rows.values():
-        if case.meta[TYPE] == UNCHANGED:
+        if case.meta[TYPE] == mutations.UNCHANGED:
             assert case.label == FAITHFUL and case.spans == () and case.response in case.knowledge
             continue
         original = rows[case.meta[ORIGINAL]]
         assert case.label == HALLUCINATED and case.spans
         assert (case.knowledge, case.response) != (original.knowledge, original.response)
-        if case.meta[TYPE] == REMOVED:
+        if case.meta[TYPE] == mutations.REMOVED:
             (span,) = case.spans
             assert case.response == original.response and case.response[span.start : span.end] not in case.knowledge
         else:

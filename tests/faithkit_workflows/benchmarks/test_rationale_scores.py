@@ -12,12 +12,7 @@ from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
-from faithkit_workflows.benchmarks.rationale_scores import (
-    Rationale,
-    gold_spans,
-    measure_rationales,
-    read_rationales,
-)
+from faithkit_workflows.benchmarks.rationale_scores import Rationale, gold_spans, measure_rationales, read_rationales
 from tests.faithkit.inference.server import ChatServer
 from tests.running import asking, evaluate_here, values_of
 

@@ -134,17 +134,11 @@ def test_rows_of_one_id_with_different_texts_or_labels_are_not_compared(tmp_path
     assert sum("1 rows have another gold label or text" in problem for problem in report.problems) == 2
 
 
-@pytest.mark.parametrize(
-    ("second", "config"),
-    [
-        ("halueval", {"benchmark": {"name": "halueval"}}),
-        ("embedded-begin", {"benchmark": {"name": "begin", "path": "embedded"}}),
-    ],
-)
-def test_runs_on_different_test_sets_are_not_paired(second, config, tmp_path):
-    for number, (name, options) in enumerate((("begin", {}), (second.removeprefix("embedded-"), config))):
-        rows = examples(name=name)
-        write_run(tmp_path / f"run{number}", rows, judged(rows, 0.8, 1), name=name, **options)
+@pytest.mark.parametrize(("second", "path"), [("halueval", {}), ("embedded-begin", {"path": "embedded"})])
+def test_runs_on_different_test_sets_are_not_paired(second, path, tmp_path):
+    for name, options in (("begin", {}), (second.removeprefix("embedded-"), {"benchmark": path})):
+        rows, block = examples(name=name), {"benchmark": {"name": name, **options["benchmark"]}} if options else {}
+        write_run(tmp_path / f"run-{name}-{bool(options)}", rows, judged(rows, 0.8, 1), name=name, **block)
     report = report_of(tmp_path)
     assert not report.pairs and {one.test_set.name for one in report.sets} == {"begin", second}
     assert set(report.metrics) == {"test/begin", f"test/{second}"}

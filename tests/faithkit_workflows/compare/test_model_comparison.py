@@ -25,13 +25,11 @@ from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
-from faithkit_workflows.compare.model_comparison import (
-    ModelComparison,
-    compare_models,
-)
+from faithkit_workflows.compare.model_comparison import ModelComparison, compare_models
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
 from tests.running import ROOT, plain_config
 
 MODULE = "tests.faithkit_workflows.audit.faulty"
@@ -61,10 +59,9 @@ def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) ->
     return found
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "faithkit", "compare", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+def command(*arguments: str, script: str = "compare") -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "faithkit", script, *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,10 +71,8 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert accuracy.models[GOOD]["macro_f1"].value == 1 and accuracy.models[GOOD]["false_alarms"].value == 0
     assert set(accuracy.baselines) == {"word overlap", "response length", "boosted trees"}
     assert found.lines[0].startswith(f"{GOOD} is better than {LENGTH} (macro-F1 +")
-    assert (
-        found.lines[0].endswith("Holm's p <0.001), on 60 labelled rows.")
-        and "the strongest simple baseline" in found.lines[1]
-    )
+    assert "Holm's p <0.001), on 60 labelled rows." in found.lines[0]
+    assert "the strongest simple baseline" in found.lines[1]
     assert not found.to_label and not (tmp_path / TO_LABEL).exists()
     stored = json.loads((tmp_path / REPORT).read_text())
     assert stored["conclusion"] == found.lines and stored["models"][GOOD]["costs"]["rows"] == 59
@@ -91,29 +86,17 @@ def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
-    assert found.lines == [
-        f"{LENGTH} and {models[2]} agree least: on 0.0% of 60 rows (kappa 0.00); without labels nothing shows which is "
-        "right."
-    ]
+    assert f"{LENGTH} and {models[2]} agree least: on 0.0% of 60 rows (kappa 0.00)" in found.lines[0]
     path = tmp_path / "first" / TO_LABEL
-    with path.open(newline="") as file:
-        given_rows = list(csv.DictReader(file))
+    given_rows = sheet(path)
     assert len(given_rows) == 40 and not any(row["label"] for row in given_rows)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(given_rows[0]))
-        writer.writeheader()
-        writer.writerows({**row, "label": FAITHFUL if "90" in row["answer"] else HALLUCINATED} for row in given_rows)
+    fill_sheet(path, [{**row, "label": FAITHFUL if "90" in row["answer"] else HALLUCINATED} for row in given_rows])
     labels = path.read_bytes()
     assert "is kept" in compare(rows, tmp_path / "first", models).notes[-1] and path.read_bytes() == labels
     again = compare(path, tmp_path / "second", models)
     assert again.accuracy is not None and again.accuracy.num_rows == 40
     assert again.lines[0].startswith(f"{GOOD} is better than ") and "not shown" not in again.lines[0]
-    scored = subprocess.run(
-        [sys.executable, "-m", "faithkit", "score", str(path), f"run_dir={tmp_path / 'score'}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    scored = command(str(path), f"run_dir={tmp_path / 'score'}", script="score")
     assert "columns: knowledge=context response=answer label" in scored.stdout
 
 
@@ -125,16 +108,8 @@ def test_rows_to_label_keep_every_text(
     passages: list[str], question: str, answer: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("texts")
-    row = Example(
-        id="a:1",
-        source="own rows",
-        split="all",
-        group="g",
-        knowledge="\n\n".join(passages),
-        response=answer,
-        history=alternate([question]),
-        meta={PASSAGES: tuple(passages)},
-    )
+    texts = {"knowledge": "\n\n".join(passages), "response": answer, "history": alternate([question])}
+    row = Example(id="a:1", source="own rows", split="all", group="g", **texts, meta={PASSAGES: tuple(passages)})
     answers = [{"a:1": Prediction(id="a:1", label=label)} for label in (FAITHFUL, HALLUCINATED)]
     asked = [AskedModel(name=str(n), answers=one, problems=Counter(), costs={}) for n, one in enumerate(answers)]
     write_comparison(folder, compare_models([row], asked, num_to_label=5), {})
@@ -148,9 +123,7 @@ def test_some_labels_give_accuracy_on_these_rows_and_others_to_label(tmp_path: P
     path.write_text(path.read_text() + "A cat.,Is it?,A dog.,purple\n")
     found = compare(path, tmp_path, [GOOD, LENGTH])
     assert found.accuracy is not None and found.accuracy.num_rows == 12 and not found.accuracy.baselines
-    assert found.lines == [
-        "Too few rows to tell which model is better: 12 labelled rows; at least 30 in 10 groups are needed."
-    ]
+    assert "Too few rows to tell which model is better: 12 labelled rows; at least 30" in found.lines[0]
     assert found.notes[0].startswith("1 labels in the column label have no known meaning")
     assert "12 of 41 rows have a label" in found.notes[1]
     assert found.to_label and not {row.id for row in found.to_label} & {f"rows:{number}" for number in range(12)}
@@ -193,9 +166,8 @@ def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
     path, folder = write_rows(tmp_path / "rows.csv", num_rows=600), tmp_path / "run"
     slow, store = f"{MODULE}:slow", folder / VERDICTS / "2.jsonl"
     arguments = ["compare", str(path), f"models=[{GOOD},{slow}]", f"run_dir={folder}", "batch_size=1"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
+    line = [sys.executable, "-m", "faithkit", *arguments]
+    started = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not store.exists() or store.read_bytes().count(b"\n") < 20:
         time.sleep(0.02)
     started.send_signal(signal.SIGINT)
@@ -278,9 +250,8 @@ def test_replies_from_the_cache_are_counted_and_said_to_be_free(tmp_path: Path) 
         found = compare(path, tmp_path / "run", list(map(str, files)))
     costs = [one.costs for one in found.asked]
     assert [(one["from_cache"], one["requests"]) for one in costs] == [(0, 6), (6, 0)]
-    assert [note for note in found.notes if "from the cache" in note] == [
-        f"{files[1]}: 6 replies came from the cache; its time and cost are those of the others only."
-    ]
+    (note,) = (note for note in found.notes if "from the cache" in note)
+    assert note.startswith(f"{files[1]}: 6 replies came from the cache")
 
 
 def spoiling(rows: list[dict[str, Any]]) -> list[float]:

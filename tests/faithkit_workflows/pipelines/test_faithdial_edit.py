@@ -16,9 +16,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import FAITHFUL
 from faithkit.words import longest_run
-from faithkit_workflows.pipelines.faithdial_edit import (
-    best_proposals,
-)
+from faithkit_workflows.pipelines.faithdial_edit import best_proposals
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import (
     construct_here,
