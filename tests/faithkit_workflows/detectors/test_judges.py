@@ -18,7 +18,7 @@ from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import Example
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judges import read_labelled
-from tests.running import evaluate_here
+from tests.running import evaluate_here, metrics_of
 from tests.tiny import write_nli
 
 
@@ -49,8 +49,7 @@ def judged(folder: Path, wow: str, answers: Path, *options: str, audit: str = ""
     given = ["benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", "benchmark.bert_score.encoder=null"]
     labels = [f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"] if audit else []
     evaluate_here(*given, f"predictions={answers}", f"run_dir={folder}", *labels, *options)
-    found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return found
+    return metrics_of(folder)
 
 
 def with_training(trained: Path, folder: Path, data: dict[str, Any]) -> Path:
@@ -131,10 +130,9 @@ def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
     options = [f"benchmark.judges=['{trained}','{second}']", f"benchmark.critic={trained}", "verbose=true"]
     found = judged(tmp_path / "run", wow, answers, *options, audit=audit)
     shown = " ".join(capsys.readouterr().out.split())
-    sizes = [
-        sum(found[f"test/wow/judge/{key}_{name}"]["n"] for name in ("recall", "false_alarms"))
-        for key in ("critic", "critic_2", "critic_3")
-    ]
+    each = [found[f"test/wow/judge/{key}_recall"]["n"] for key in ("critic", "critic_2", "critic_3")]
+    others = [found[f"test/wow/judge/{key}_false_alarms"]["n"] for key in ("critic", "critic_2", "critic_3")]
+    sizes = [one + other for one, other in zip(each, others, strict=True)]
     assert sizes[0] == sizes[1] == len(every.rows) and 0 < sizes[2] <= len(every.rows) - len(half)
     assert "that second has not seen" in shown
     assert "by judge 3" in shown, "what each judge has seen of the judged turns is told too"

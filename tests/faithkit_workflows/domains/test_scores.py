@@ -31,9 +31,8 @@ def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> Do
         }
 
     weak = Baseline(key="overlap", name="word overlap", predictions=predict(3.0), fitted_on="10 rows of others")
-    return DomainTest(
-        name=name, title=name, examples=examples, predictions=predict(noise), baselines=[weak], extra=extra
-    )
+    given = {"examples": examples, "predictions": predict(noise), "baselines": [weak]}
+    return DomainTest(name=name, title=name, extra=extra, **given)
 
 
 def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> None:
