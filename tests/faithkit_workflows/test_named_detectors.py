@@ -9,16 +9,11 @@ from faithkit.files.cache import cache_dir
 from faithkit_workflows.settings.engines import check_checkpoint
 from faithkit_workflows.settings.preflight import suggest_path
 
+MEANT = {"defalt": "default", "Defaults": "default", "hhem-2.1-opn": "hhem-2.1-open"}
+MEANT["minichek-roberta-large:/tmp"] = "minicheck-roberta-large or"
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("defalt", "default"),
-        ("Defaults", "default"),
-        ("hhem-2.1-opn", "hhem-2.1-open"),
-        ("minichek-roberta-large:/tmp", "minicheck-roberta-large or"),
-    ],
-)
+
+@pytest.mark.parametrize(("typed", "meant"), MEANT.items())
 def test_the_nearest_detector_is_suggested(typed: str, meant: str) -> None:
     (error,) = check_checkpoint("checkpoint", typed, *DETECTORS)
     assert error.hint.rstrip("?").startswith(f"did you mean {meant}")

@@ -4,7 +4,6 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_workflows import report
-from tests.faithkit.runs.folders import make_run
 from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 from tests.running import compose
 
@@ -37,15 +36,6 @@ def test_pairs_with_one_run_alone(compared, capsys):
     pairs = shown[shown.index("paired differences") :]
     assert pairs.count("good") == 4 and pairs.count("fair") == 2
     assert "begin: good is better than bad [bold], on 60 rows in 20 groups: macro-F1 +48" in pairs
-
-
-def test_the_lowest_perplexity_is_first(tmp_path, capsys):
-    for name, value in {"high": 30.0, "low": 20.0}.items():
-        make_run(tmp_path / name, metrics={"test/wow/perplexity": {"value": value}}, predictions={})
-    report_here(f"runs={tmp_path}", "html=null")
-    shown = capsys.readouterr().out
-    table = shown[shown.index("test/embedded-wow: the lowest perplexity first") :]
-    assert table.index("low  ") < table.index("high  ")
 
 
 def test_the_page_is_written_where_it_is_wanted(compared, tmp_path, capsys):

@@ -54,14 +54,6 @@ def metrics(folder: Path, name: str = NAME) -> dict[str, float]:
     return values_of(folder, f"test/{name}/")
 
 
-def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> None:
-    assert [example.id for example in DIALOGUES.turns] == ["b:1", "a:1", "a:3", "a:5"]
-    assert not DIALOGUES.notes
-    [first] = Dialogues.of([turn("b", "hi"), turn("a", "one?")], 1).turns
-    assert first.group == "b"
-    assert "1 turns are only in histories" in Dialogues.of([turn("a", "one?", "gold 1", "two?")]).notes[0]
-
-
 def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
     with ChatServer(answer=writer) as server:
         from faithkit.inference.openai_engine import OpenAiEngine

@@ -96,9 +96,3 @@ def test_labels_that_cannot_be_used_are_refused(
     labels = write(tmp_path / "ann.jsonl", [row])
     with pytest.raises(UserError, match=message):
         meta(halludial, judgements, tmp_path / "run", f"benchmark.labels=['{labels}']")
-
-
-def test_judgements_without_words_are_refused(halludial: str, examples: list[Example], tmp_path: Path) -> None:
-    verdicts = write(tmp_path / "said.jsonl", [{"id": one.id, "label": one.label, "text": ""} for one in examples])
-    with ChatServer() as server, pytest.raises(UserError, match="no judgement belongs to these rows"):
-        meta(halludial, verdicts, tmp_path / "run", *asking(server.url))

@@ -140,13 +140,6 @@ def test_labels_of_one_class_show_no_difference(tmp_path: Path) -> None:
     assert {row.label for row in found.to_label} == {None} and len(found.to_label) == 30
 
 
-def test_one_row_is_compared(tmp_path: Path) -> None:
-    found = compare(write_rows(tmp_path / "rows.csv", num_rows=1), tmp_path, [GOOD, LENGTH])
-    assert "agree on 100.0% of 1 rows;" in found.lines[0] and "kappa" not in found.agreements[GOOD, LENGTH]
-    found = compare(write_rows(tmp_path / "one.csv", num_rows=1, num_labels=1), tmp_path / "one", [GOOD, LENGTH])
-    assert found.lines[0].startswith("Too few rows to tell which model is better: 1 labelled rows;")
-
-
 def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.csv", num_rows=80, num_labels=80)
     path.write_text(path.read_text().replace("Ort7 is 95", "Ort7 is not 95").replace("Ort9 is 95", "Ort9 is not 95"))

@@ -71,14 +71,6 @@ def test_the_halves_never_change(tmp_path: Path) -> None:
     assert hashlib.sha256("\n".join(held).encode()).hexdigest()[:16] == "fc22fbc09a5406e1"
 
 
-def test_a_limit_keeps_whole_groups_of_the_same_rows(summaries: DomainRows) -> None:
-    dev = summaries.select_part(DEV)
-    some, more = dev.limit(len(dev) // 3), dev.limit(len(dev) // 2)
-    assert 0 < len(some) <= len(dev) // 3 and {row.id for row in some.inputs} < {row.id for row in more.inputs}
-    chosen = {row.group for row in some.inputs}
-    assert [row for row in dev.inputs if row.group in chosen] == list(some.inputs)
-
-
 def test_rows_whose_texts_another_domain_tests_are_not_used_for_training() -> None:
     domains = read_all_domains(block())
     found, left_out = select_training_rows(domains), 0

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.cli import SWEEP_VARIABLE
-from faithkit.files.run_folder import RunFolder
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_curves, read_run
-from faithkit.training.loggers.wandb_run import wandb_names
 from faithkit_workflows.sweep.run_sweep import Processes, TrainJob, find_failure, slots
 from tests.running import QUICK, ROOT, command, run
 
@@ -58,11 +55,6 @@ def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
     assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes"
     assert "memory" in find_failure(tmp_path / "log", -9)
     assert find_failure(tmp_path / "none", 3) == "exit code 3"
-
-
-def test_the_runs_of_a_sweep_are_one_group_at_wandb(tmp_path, monkeypatch):
-    monkeypatch.setenv(SWEEP_VARIABLE, "lr-and-seed")
-    assert {wandb_names(RunFolder(tmp_path / name), "train").group for name in "ab"} == {"sweep-lr-and-seed"}
 
 
 @pytest.mark.slow
