@@ -27,38 +27,26 @@ from tests.faithkit_workflows.pipelines.serving import (
     step_rows,
     steps,
 )
-from tests.running import temporary_folder
+from tests.running import asking, temporary_folder
 from tests.tiny import write_critic
 
 MODEL, SHEET = "editor", "proposals.csv"
 LAKE = "The lake of Orvel is ninety metres deep and lies on a plateau in the north."
 FIRST = (LAKE, "I swim there every summer!", "I cannot answer this, as I am a program, but its depth is ninety metres.")
 SECOND = ("I'm sorry, I cannot help with that.", "...", "Es ist ein See und er ist sehr tief und im Norden.")
-TURNS: list[dict[str, Any]] = [
-    {
-        "history": ["Tell me about the lake."],
-        "knowledge": LAKE,
-        "response": "I swim there every summer!",
-        "original_response": None,
-        "BEGIN": ["Hallucination"],
-        "VRM": ["Disclosure"],
-    },
-    {
-        "history": ["Tell me about the lake.", "I swim there every summer!", "Where is it?"],
-        "knowledge": LAKE,
-        "response": "People say that it is up on a plateau.",
-        "original_response": "In the south, near my house.",
-        "BEGIN": ["Hallucination", "Entailment"],
-        "VRM": [],
-    },
-    {
-        "history": ["Is it deep?"],
-        "knowledge": LAKE,
-        "response": "It is ninety metres deep.",
-        "original_response": None,
-        "BEGIN": ["Entailment"],
-        "VRM": [],
-    },
+SWIM, ORIGINAL = "I swim there every summer!", "In the south, near my house."
+
+
+def turn(history: list[str], response: str, original: str | None, *tags: str) -> dict[str, Any]:
+    texts = {"history": history, "knowledge": LAKE, "response": response, "original_response": original}
+    return {**texts, "BEGIN": list(tags), "VRM": []}
+
+
+ASKED = "Tell me about the lake."
+TURNS = [
+    turn([ASKED], SWIM, None, "Hallucination"),
+    turn([ASKED, SWIM, "Where is it?"], "People say: on a plateau.", ORIGINAL, "Hallucination", "Entailment"),
+    turn(["Is it deep?"], "It is ninety metres deep.", None, "Entailment"),
 ]
 
 
@@ -81,16 +69,8 @@ def data(folder: Path) -> Path:
 
 
 def editing(served: ChatServer, folder: Path, *more: str) -> list[str]:
-    return [
-        *("pipeline=faithdial_edit", "engine=openai", f"engine.base_url={served.url}", f"engine.model={MODEL}"),
-        *(
-            f"pipeline.path={data(folder.parent)}",
-            f"run_dir={folder}",
-            "engine.max_retries=1",
-            "engine.cache=null",
-            *more,
-        ),
-    ]
+    where = [f"pipeline.path={data(folder.parent)}", f"run_dir={folder}", "engine.max_retries=1", *more]
+    return ["pipeline=faithdial_edit", *asking(served.url, *where, model=MODEL)]
 
 
 def fill(folder: Path, **answers: tuple[str, str]) -> None:
@@ -114,7 +94,7 @@ def test_the_best_candidate_of_each_hallucinated_reply_is_proposed(built: Path) 
     assert first["proposal"].startswith("I cannot answer this") and first["candidate"] == f"{MODEL}-3"
     assert (first["faults"], first["copied_words"], first["accept"]) == ("", "3", "")
     # People had edited this one: their text is not what is edited, and no candidate can be used.
-    assert second["original"] == "In the south, near my house." and second["proposal"] == ""
+    assert second["original"] == ORIGINAL and second["proposal"] == ""
     assert "propose-editor-1: refusal" in second["faults"] and "empty" in second["faults"]
     result = manifest(built)["result"]
     assert result["candidates with the fault: copies"] == 1 and result["candidates with the fault: unchanged"] == 1
@@ -133,21 +113,15 @@ def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
     examples = list(read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport()))
     assert [example.label for example in examples] == ["faithful"] * 2
     assert examples[0].original == TURNS[0]["response"] and examples[0].response == sheet(folder / SHEET)[0]["proposal"]
-    assert examples[1].response == edited and examples[1].original == "In the south, near my house."
-    # Later histories contain the accepted text.
-    assert [turn.text for turn in examples[1].history] == [
-        "Tell me about the lake.",
-        examples[0].response,
-        "Where is it?",
-    ]
-    assert [row["accept"] for row in sheet(folder / SHEET)] == ["yes", "yes"] and sheet(folder / SHEET)[1][
-        "edit"
-    ] == edited
+    assert examples[1].response == edited and examples[1].original == ORIGINAL
+    said = [one.text for one in examples[1].history]
+    assert said == [ASKED, examples[0].response, "Where is it?"], "later histories contain the accepted text"
+    accepted = sheet(folder / SHEET)
+    assert [row["accept"] for row in accepted] == ["yes", "yes"] and accepted[1]["edit"] == edited
     fill(folder, first=("no", ""), second=("yes", edited))
     resume(folder)
-    assert [e.response for e in read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport())] == [
-        edited
-    ]
+    (example,) = read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport())
+    assert example.response == edited
 
 
 @pytest.mark.parametrize(
