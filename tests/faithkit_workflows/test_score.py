@@ -17,18 +17,9 @@ from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
 from tests.running import commanded, compose
 
-COLUMNS: dict[str, str | None] = {
-    "knowledge": "auto",
-    "response": "auto",
-    "history": "auto",
-    "id": None,
-    "group": "auto",
-}
-TEXTS = [
-    ("The river is long.", "It is long."),
-    ("The city, old.", 'They say "new"\nand great.'),
-    ("A dog plays.", "A cat"),
-]
+COLUMNS: dict[str, str | None] = {**dict.fromkeys(("knowledge", "response", "history", "group"), "auto"), "id": None}
+TEXTS = [("The river is long.", "It is long."), ("The city, old.", 'They say "new"\nand great.')]
+TEXTS += [("A dog plays.", "A cat")]
 
 
 def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> UserTable:
@@ -154,9 +145,8 @@ def test_a_column_that_is_not_there_is_told(options: dict[str, Any], words: str,
 def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     first = {"knowledge": "Ice is cold.", "response": "It is."}
-    path.write_text(
-        "".join(f"{json.dumps(row)}\n" for row in (first, {**first, "question": "How is ice?", "model": "a"}))
-    )
+    rows = (first, {**first, "question": "How is ice?", "model": "a"})
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     columns = {**COLUMNS, "history": "question"}
     assert not list(check_columns(str(path), columns, "model", None))
     (problem,) = check_columns(str(path), columns, "modle", None)

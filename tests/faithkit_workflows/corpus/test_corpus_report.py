@@ -21,15 +21,8 @@ def test_numbers_and_plots_are_written(tmp_path, capsys):
     stats = report_corpus([*CORPUS, nasty], tmp_path / "out")
     assert json.loads((tmp_path / "out" / "corpus.json").read_text()) == stats.to_dict()
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {
-        "corpus.json",
-        "report.md",
-        "report.html",
-        "types.png",
-        "positions.png",
-        "lengths.png",
-        "models.png",
-    }
+    plots = {f"{name}.png" for name in ("types", "positions", "lengths", "models")}
+    assert names == {"corpus.json", "report.md", "report.html", *plots}
     for path in (tmp_path / "out").glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out

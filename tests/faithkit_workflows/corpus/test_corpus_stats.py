@@ -48,17 +48,10 @@ def test_speech_acts_are_read_through_misspellings(spelt: object, acts: list[str
 
 def example(id_, response="one two three four", spans=(), task="QA", model="m", knowledge="a b c", group=None, **meta):
     marked = None if spans is None else tuple(Span(start=s, end=e, label=label) for s, e, label in spans)
-    return Example(
-        id=id_,
-        source="corpus",
-        split="test",
-        group=group or id_,
-        knowledge=knowledge,
-        response=response,
-        label=None if spans is None else HALLUCINATED if spans else FAITHFUL,
-        spans=marked,
-        meta={name: value for name, value in {"task": task, "model": model, **meta}.items() if value is not None},
-    )
+    meta = {name: value for name, value in {"task": task, "model": model, **meta}.items() if value is not None}
+    label = None if spans is None else HALLUCINATED if spans else FAITHFUL
+    values = {"id": id_, "source": "corpus", "split": "test", "group": group or id_, "knowledge": knowledge}
+    return Example(**values, response=response, label=label, spans=marked, meta=meta)
 
 
 CONFLICT, BASELESS = (0, 3, "evident_conflict"), (4, 7, "subtle_baseless")

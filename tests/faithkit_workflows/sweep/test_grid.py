@@ -160,12 +160,9 @@ def test_further_values_and_deleted_runs_are_trained(tmp_path):
 
 def test_names_are_short_different_and_safe_on_a_command_line():
     jobs: dict = {}
-    for settings in (
-        {"optimizer.lr": "0.00012345678901", "model.weights": "some/model name"},
-        {"optimizer.lr": "0.00012345678902", "model.weights": "some/model name"},
-        {"a.x": "[1,2]", "b.x": "$(rm)", "+new.key": "'../..'"},
-        {"a.x": "é" * 300, "b.x": "1", "+new.key": "1"},
-    ):
+    alike = [{"optimizer.lr": f"0.0001234567890{end}", "model.weights": "some/model name"} for end in (1, 2)]
+    odd = [("[1,2]", "$(rm)", "'../..'"), ("é" * 300, "1", "1")]
+    for settings in (*alike, *(dict(zip(("a.x", "b.x", "+new.key"), values, strict=True)) for values in odd)):
         job = make_job(settings, jobs)
         jobs[job.name] = job
     names = list(jobs)
