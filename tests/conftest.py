@@ -88,6 +88,13 @@ def fresh_log() -> Iterator[None]:
     log.setLevel(logging.NOTSET)
 
 
+@pytest.fixture
+def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key and no proxy of the environment counts."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face folder with a random BERT of 32 dimensions."""

@@ -16,30 +16,14 @@ from typing import Any
 from tests.running import ROOT, reset_signals
 
 WARM = (
-    "train",
-    "benchmarks.detection",
-    "benchmarks.responses",
-    "generate",
-    "score",
-    "export",
-    "chat",
-    "benchmarks.transfer",
-    "construct",
+    *("train", "generate", "score", "export", "chat", "construct"),
+    *("benchmarks.detection", "benchmarks.responses", "benchmarks.transfer"),
 )
 HEAVY = (
-    "hydra",
-    "pytorch_lightning",
-    "transformers.models.bert.modeling_bert",
-    "transformers.models.llama.modeling_llama",
-    "critic.export",
-    "critic.sequence.task",
-    "data_modules.build",
-    "faithkit.reports.write_reports",
-    "faithkit.training.loggers.build_loggers",
-    "faithkit.training.trainer",
-    "generation.export",
-    "generation.generator",
-    "faithkit_workflows.detectors.loading",
+    *("hydra", "pytorch_lightning", "data_modules.build", "critic.export", "critic.sequence.task"),
+    *("transformers.models.bert.modeling_bert", "transformers.models.llama.modeling_llama"),
+    *("faithkit.reports.write_reports", "faithkit.training.loggers.build_loggers", "faithkit.training.trainer"),
+    *("generation.export", "generation.generator", "faithkit_workflows.detectors.loading"),
 )
 
 
@@ -72,7 +56,7 @@ def serve(run: Callable[[dict[str, Any]], int]) -> None:
     """
     reset_signals()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    for name in HEAVY + tuple(f"faithkit_workflows.{name}" for name in WARM):
+    for name in (*HEAVY, *(f"faithkit_workflows.{name}" for name in WARM)):
         importlib.import_module(name)
     for line in sys.stdin:
         command = json.loads(line)

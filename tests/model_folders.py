@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, seal
+from faithkit.files.model_folder import CONFIG, MARK, SIDECAR
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
 
 Change = Callable[[Path], Any]  # made to a folder
@@ -27,11 +27,6 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def reseal(folder: Path) -> None:
-    """Writes the sidecar with the hashes of changed files, so that the check of hashes passes."""
-    seal(folder, json.loads((folder / SIDECAR).read_text(encoding="utf-8")))
 
 
 def make_foreign(folder: Path) -> Path:

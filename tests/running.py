@@ -1,6 +1,7 @@
 """Running the scripts as a user does: in this process where that is enough, as a command where it is not."""
 
 import atexit
+import json
 import os
 import shutil
 import signal
@@ -22,30 +23,11 @@ QUICK = (
     *("optimizer.lr=1e-3", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu"),
     "checkpoints=all",  # tests compare them
 )
-SMALL = (
-    "data.num_train=160",
-    "data.num_validation=60",
-    "data.num_test=60",
-    "model.max_length=64",
-    *QUICK,
-)
-SMALL_TAGGER = (
-    "model=tagger",
-    "data.num_rows=60",
-    "model.max_length=96",
-    "model.batch_size=8",
-    *QUICK,
-    "callbacks.num_examples=0",
-)
-SMALL_GENERATOR = (
-    "data.num_rows=40",
-    "model.max_length=320",
-    "model.max_response_length=90",
-    "model.batch_size=8",
-    *QUICK,
-    "callbacks.num_examples=0",
-    "trainer.precision=32-true",
-)
+SMALL = ("data.num_train=160", "data.num_validation=60", "data.num_test=60", "model.max_length=64", *QUICK)
+BATCH = ("model.batch_size=8", "callbacks.num_examples=0")
+SMALL_TAGGER = ("model=tagger", "data.num_rows=60", "model.max_length=96", *QUICK, *BATCH)
+LENGTHS = ("model.max_length=320", "model.max_response_length=90")
+SMALL_GENERATOR = ("data.num_rows=40", *LENGTHS, *QUICK, *BATCH, "trainer.precision=32-true")
 
 
 def compose(config_name: str, *overrides: str) -> Any:
@@ -97,6 +79,22 @@ def evaluate_here(*overrides: str) -> None:
     from faithkit_workflows import evaluate
 
     evaluate.main(compose("evaluate", "num_resamples=20", *overrides))
+
+
+def metrics_of(run: Path, prefix: str = "") -> dict[str, Any]:
+    """The metrics that a run has written, by their names without this beginning."""
+    found = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["metrics"]
+    return {name.removeprefix(prefix): metric for name, metric in found.items()}
+
+
+def values_of(run: Path, prefix: str = "") -> dict[str, float]:
+    """The values of the metrics that a run has written."""
+    return {name: metric["value"] for name, metric in metrics_of(run, prefix).items()}
+
+
+def asking(url: str, *more: str, model: str = "small", cache: object = "null") -> list[str]:
+    """Overrides that ask a model of a server that speaks as OpenAI's."""
+    return ["engine=openai", f"engine.model={model}", f"engine.base_url={url}", f"engine.cache={cache}", *more]
 
 
 def temporary_folder(prefix: str) -> Path:

@@ -22,18 +22,7 @@ ALLOWED = {
     "faithkit_workflows": {"faithkit", "data_modules", "critic", "generation", "judge", "construction"},
 }
 MODULES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
-OPTIONAL = (
-    "tensorboard",
-    "gguf",
-    "vllm",
-    "ray",
-    "peft",
-    "openai",
-    "onnx",
-    "onnxscript",
-    "onnxruntime",
-    "nltk",
-)
+OPTIONAL = ("tensorboard", "gguf", "vllm", "ray", "peft", "openai", "onnx", "onnxscript", "onnxruntime", "nltk")
 
 
 def imported(path: Path) -> set[str]:

@@ -65,13 +65,8 @@ def test_the_wheel_holds_our_names_alone_with_configurations_and_types(wheel: Pa
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} <= OURS
-    have = {
-        "faithkit/configs/train.yaml",
-        "faithkit/configs/data/_base.yaml",
-        "faithkit/pages/page_files/page.html",
-        "faithkit/published/ragtruth.yaml",
-    }
-    assert have <= set(names)
+    have = ("configs/train.yaml", "configs/data/_base.yaml", "pages/page_files/page.html", "published/ragtruth.yaml")
+    assert {f"faithkit/{name}" for name in have} <= set(names)
     assert {f"{package}/py.typed" for package in top & OURS} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

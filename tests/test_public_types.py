@@ -10,13 +10,7 @@ import faithkit
 from faithkit.arguments import ALIASES, ManyResponses, OneResponse
 from faithkit.records import Prediction
 
-PUBLIC = [
-    faithkit.Critic.score,
-    faithkit.Critic.predict,
-    faithkit.Tagger.predict,
-    faithkit.Judge.judge,
-    faithkit.check,
-]
+PUBLIC = [faithkit.Critic.score, faithkit.Critic.predict, faithkit.Tagger.predict, faithkit.Judge.judge, faithkit.check]
 
 
 @pytest.mark.parametrize("function", PUBLIC, ids=lambda function: function.__qualname__)

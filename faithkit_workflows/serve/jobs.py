@@ -323,7 +323,10 @@ async def _add_address(runner: JobRunner, request: Request, client: str) -> Job:
         code = "invalid_json" if first["type"] == "json_invalid" else "invalid_request"
         field = ".".join(map(str, first["loc"])) or None
         raise Problem(code, first["msg"], 'send {"url": "https://..."}', field=field) from error
-    address = urllib.parse.urlsplit(given.url)
+    try:
+        address = urllib.parse.urlsplit(given.url)
+    except ValueError as error:  # https://[x
+        raise Problem("invalid_request", str(error), "send a whole address", field="url") from error
     if address.hostname not in runner.service.settings.job_hosts:
         raise Problem("job_host", "tables are not fetched from this host", "start with job_hosts=[HOST]", field="url")
     suffix = Path(address.path).suffix.lower()

@@ -14,27 +14,14 @@ TEXT = (
 
 def example(number=1, response=TEXT, **values):
     """A row with spans after each difficult character."""
-    quotes = (
-        ("city", "evident_conflict"),
-        ("שלום", "subtle_baseless"),
-        ("wall.\nTwo  sp", "subtle_conflict"),
-        ("😀 of", "evident_baseless"),
-    )
-    spans = [
-        Span(start=response.index(q), end=response.index(q) + len(q), label=name) for q, name in quotes if q in response
-    ]
-    defaults = {
-        "id": f"d{number}:0",
-        "source": "ragtruth",
-        "split": "test",
-        "group": f"d{number}",
-        "knowledge": "K & <i>k</i>\n$knowledge",
-        "history": (Turn(speaker="seeker", text="Où ? 🙂"),),
-        "label": "hallucinated",
-        "spans": tuple(spans),
-        "target": "Yes. The city is no city.",
-    }
-    return Example(response=response, **{**defaults, **values})
+    quotes = {"city": "evident_conflict", "שלום": "subtle_baseless", "wall.\nTwo  sp": "subtle_conflict"}
+    quotes |= {"😀 of": "evident_baseless"}
+    places = {quote: response.index(quote) for quote in quotes if quote in response}
+    spans = tuple(Span(start=n, end=n + len(quote), label=quotes[quote]) for quote, n in places.items())
+    names = {"id": f"d{number}:0", "group": f"d{number}", "source": "ragtruth", "split": "test"}
+    texts = {"knowledge": "K & <i>k</i>\n$knowledge", "target": "Yes. The city is no city.", "label": "hallucinated"}
+    history = (Turn(speaker="seeker", text="Où ? 🙂"),)
+    return Example(response=response, **{**names, **texts, "history": history, "spans": spans, **values})
 
 
 def project(folder, scheme="ragtruth", examples=None, suggest=True, system=None):
@@ -47,15 +34,11 @@ def project(folder, scheme="ragtruth", examples=None, suggest=True, system=None)
 
 def exported(tasks, path, annotations):
     """Writes a JSON export: for each task a list of (annotator, results) or of whole annotations."""
-    number = iter(range(1, 10**6))
-    rows = []
+    number, rows = iter(range(1, 10**6)), []
     for place, (task, given) in enumerate(zip(tasks, annotations, strict=True), start=1):
-        whole = [
-            one
-            if isinstance(one, dict)
-            else {"id": next(number), "completed_by": one[0], "result": one[1], "was_cancelled": False}
-            for one in given
-        ]
+        whole = [one for one in given if isinstance(one, dict)]
+        own = ({"completed_by": one[0], "result": one[1]} for one in given if not isinstance(one, dict))
+        whole += [{"id": next(number), "was_cancelled": False, **one} for one in own]
         rows.append({"id": place, "data": task["data"], "annotations": whole, "predictions": []})
     path.write_text(json.dumps(rows), encoding="utf-8")
     return path

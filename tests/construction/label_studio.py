@@ -31,13 +31,8 @@ class LabelStudio:
         options = {"data-dir": folder, "port": self.port, "internal-host": "127.0.0.1", "username": "one@example.org"}
         options |= {"password": "secret-password", "user-token": TOKEN}
         flags = ["--init", "faithkit", "--no-browser", "--enable-legacy-api-token"]
-        quiet = {
-            "LATEST_VERSION_CHECK": "false",
-            "COLLECT_ANALYTICS": "false",
-            "SENTRY_DSN": "",
-            "FRONTEND_SENTRY_DSN": "",
-            "DEBUG": "false",
-        }
+        quiet = dict.fromkeys(("LATEST_VERSION_CHECK", "COLLECT_ANALYTICS", "DEBUG"), "false")
+        quiet |= dict.fromkeys(("SENTRY_DSN", "FRONTEND_SENTRY_DSN"), "")
         given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         self.database, self.log = folder / "label_studio.sqlite3", folder / "server.log"
         if FRESH.exists():
@@ -87,9 +82,8 @@ class LabelStudio:
 
     def project(self, config: Path, tasks: Path) -> int:
         """Makes a project of a labelling configuration and imports tasks."""
-        made = self.call(
-            "POST", "/api/projects/", {"title": "proof", "label_config": config.read_text(encoding="utf-8")}
-        )
+        body = {"title": "proof", "label_config": config.read_text(encoding="utf-8")}
+        made = self.call("POST", "/api/projects/", body)
         self.call("POST", f"/api/projects/{made['id']}/import", json.loads(tasks.read_text(encoding="utf-8")))
         return int(made["id"])
 

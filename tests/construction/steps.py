@@ -38,15 +38,9 @@ def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, chunk_size: 
             raise RowFailed("refusal", reply.text)
         return {**row, step: reply.text}
 
-    return SmallAsk(
-        size=chunk_size,
-        options=EngineOptions(name="openai", model="m"),
-        prompts={"": prompt},
-        values=lambda row: {"text": row["text"]},
-        read=read,
-        decoding=sampling(1.0, 8, 0),
-        build=lambda options: engine,
-    )
+    asked = {"options": EngineOptions(name="openai", model="m"), "decoding": sampling(1.0, 8, 0)}
+    values, build = lambda row: {"text": row["text"]}, lambda options: engine
+    return SmallAsk(size=chunk_size, values=values, read=read, build=build, prompts={"": prompt}, **asked)
 
 
 def chain(

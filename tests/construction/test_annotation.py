@@ -22,7 +22,7 @@ from construction.annotation.project import (
 )
 from construction.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
 from faithkit.errors import UserError
-from faithkit.records import Example, Prediction, Span
+from faithkit.records import Prediction, Span
 from tests.construction.annotated import example, exported, project, suggested
 
 PIECES = st.characters(exclude_categories=["Cs"]) | st.sampled_from(["\r\n", "\r", "\n", "🙂", "é", "ש", "\0"])
@@ -52,10 +52,8 @@ def test_suggested_spans_come_back_as_they_were(tmp_path_factory, text, places):
     spans, end = [], 0
     for start, size, label in sorted(places):  # apart from each other, and never cutting a line break
         first, last = max(start, end), max(start, end) + size
-        if last <= len(text) and "\r\n" not in (
-            text[first - 1 : first + 1] if first else "",
-            text[last - 1 : last + 1],
-        ):
+        cut = [text[place - 1 : place + 1] for place in (first, last) if place]
+        if last <= len(text) and "\r\n" not in cut:
             spans.append(Span(start=first, end=last, label=SPAN_TYPES[label]))
             end = last
     folder = tmp_path_factory.mktemp("project")
@@ -64,9 +62,8 @@ def test_suggested_spans_come_back_as_they_were(tmp_path_factory, text, places):
     results = suggested(task) if task["predictions"] else []
     report = ExportReport()
     [found] = read_export(exported([task], folder / "export.json", [[("ann", results)]]), scheme, rows, report)
-    assert [(span["start"], span["end"], SPAN_TYPES[span["label"]]) for span in found.answers["spans"]] == [
-        (span.start, span.end, span.label) for span in spans
-    ]
+    read = [Span(start=s["start"], end=s["end"], label=SPAN_TYPES[s["label"]]) for s in found.answers["spans"]]
+    assert read == spans
     for result in results:
         value = result["value"]
         assert task["data"]["response"][value["start"] : value["end"]] == value["text"]
@@ -108,13 +105,8 @@ def read(tmp_path, annotations, skip=False, change=lambda tasks: tasks, examples
 
 
 def span(start, end, label="Evident Conflict", **others):
-    return {
-        "id": "a",
-        "from_name": "spans",
-        "to_name": "response",
-        "type": "labels",
-        "value": {"start": start, "end": end, "labels": [label], **others},
-    }
+    place = {"id": "a", "from_name": "spans", "to_name": "response", "type": "labels"}
+    return {**place, "value": {"start": start, "end": end, "labels": [label], **others}}
 
 
 GOOD = {"id": "q", "from_name": "quality", "to_name": "response", "type": "choices", "value": {"choices": ["good"]}}
@@ -159,14 +151,9 @@ def test_what_happens_in_every_project_is_counted(tmp_path):
     given = [[("ann", [GOOD]), ("ann", [span(0, 3), span(2, 6), GOOD]), cancelled, ("bob", [])], [], [cancelled]]
     examples = [example(1), example(2), example(3), example(4)]
     found, report, _ = read(tmp_path, given, change=lambda tasks: tasks[:3], examples=examples)
-    assert report.counts == {
-        "annotator twice": 1,
-        "overlapping spans": 1,
-        "cancelled annotation": 2,
-        "unanswered question": 1,
-        "task without annotation": 2,
-        "missing task": 1,
-    }
+    once = ("annotator twice", "overlapping spans", "unanswered question", "missing task")
+    twice = ("cancelled annotation", "task without annotation")
+    assert report.counts == {**dict.fromkeys(once, 1), **dict.fromkeys(twice, 2)}
     assert found[0].answers["spans"] == [{"start": 0, "end": 6, "label": "Evident Conflict"}], "the later one, joined"
     assert [(one.row, one.annotator) for one in found] == [("d1:0", "ann"), ("d1:0", "bob")]
 
@@ -185,13 +172,3 @@ def test_rows_that_were_changed_are_refused(tmp_path):
     (tmp_path / ROWS).write_text('{"scheme": "ragtruth", "id": "1"}\n')
     with pytest.raises(UserError, match=r"rows\.jsonl, line 1"):
         read_rows(tmp_path)
-
-
-def test_a_row_of_any_dataset_becomes_a_dialogue():
-    from construction.annotation.schemes import rounds_text
-
-    plain = Example(id="1", source="x", split="test", group="g", knowledge="", response="B\nsays")
-    assert rounds_text(plain) == "A1: \nB1: B says"
-    assert rounds_text(example(response="yes")) == "A1: Où ? 🙂\nB1: yes"
-    whole = Example(id="1", source="diahalu", split="test", group="g", knowledge="", response="A1: a\nB1: b")
-    assert rounds_text(whole) == "A1: a\nB1: b"

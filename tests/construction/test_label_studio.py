@@ -17,11 +17,7 @@ pytestmark = [
     pytest.mark.xdist_group("label-studio"),
 ]
 ANSWERS = {
-    "faithdial": {
-        "begin": ["Partial Hallucination", "Uncooperative"],
-        "vrm": ["Disclosure"],
-        "edit": 'An "été" 🙂\nשלום',
-    },
+    "faithdial": {"begin": ["Partial Hallucination", "Generic"], "vrm": ["Disclosure"], "edit": 'An "été" 🙂\nשלום'},
     "ragtruth": {"quality": ["good"]},
     "diahalu": {"hallucinated": ["Yes"], "round": 1, "type": ["irrelevance"], "explanation": "So & <so> 🙂"},
     "halludial": {"judgement_is": ["Inaccurate"], "correction": "No. C'est été 🙂."},

@@ -12,7 +12,6 @@ from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_annotations
-from faithkit.records import Example
 from tests.construction.annotated import TEXT, example
 
 RAGTRUTH = SCHEMES["ragtruth"]
@@ -31,11 +30,8 @@ def mark(start, end, label="Evident Conflict", **others):
     return {"start": start, "end": end, "label": label, **others}
 
 
-OVERLAPPING = [
-    [mark(0, 10)],
-    [mark(5, 15, "Subtle Conflict")],
-    [mark(6, 12, "Subtle Conflict", flags=["implicit_true"])],
-]
+SUBTLE = "Subtle Conflict"
+OVERLAPPING = [[mark(0, 10)], [mark(5, 15, SUBTLE)], [mark(6, 12, SUBTLE, flags=["implicit_true"])]]
 
 
 @pytest.mark.parametrize(
@@ -65,27 +61,19 @@ def test_a_question_is_settled_by_its_rule(scheme, question, answers, rule, sett
 
 def test_a_text_is_taken_whole_from_whoever_agrees_most():
     rows = rows_of(example(), scheme="faithdial")
-    given = given_by(
-        "d1:0",
-        ann={"begin": ["Generic"], "edit": "A"},
-        bob={"begin": ["Hallucination"], "edit": "B"},
-        cem={"begin": ["Hallucination"], "edit": "C"},
-    )
+    answers = {"ann": ("Generic", "A"), "bob": ("Hallucination", "B"), "cem": ("Hallucination", "C")}
+    given = given_by("d1:0", **{name: {"begin": [tag], "edit": edit} for name, (tag, edit) in answers.items()})
     [one] = settle(SCHEMES["faithdial"], rows, given, rule="majority")
     assert one.answers == {"begin": ["Hallucination"], "edit": "B"} and one.disagree == ("begin", "edit")
 
 
 def test_open_rows_are_listed_decided_and_read_back(tmp_path):
     rows = rows_of(example(1), example(2), example(3))
-    given = given_by(
-        "d1:0", ann={"spans": [], "quality": ["good"]}, bob={"spans": [mark(0, 3)], "quality": ["truncated"]}
-    )
-    given += given_by("d2:0", ann={"spans": [], "quality": ["good"]})
+    good, truncated = {"spans": [], "quality": ["good"]}, {"spans": [mark(0, 3)], "quality": ["truncated"]}
+    given = given_by("d1:0", ann=good, bob=truncated) + given_by("d2:0", ann=good)
     settled = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2)
-    assert [(one.row, one.how, one.open) for one in settled] == [
-        ("d1:0", "open", ("quality",)),
-        ("d2:0", "open", ("spans", "quality")),
-    ]
+    assert {one.row: one.open for one in settled} == {"d1:0": ("quality",), "d2:0": ("spans", "quality")}
+    assert {one.how for one in settled} == {"open"}
     by_row = {row: {one.annotator: one.answers for one in given if one.row == row} for row in rows}
     lines = list(open_rows_to_decide(settled, rows, by_row))
     assert lines[0]["decision"] is None and lines[0]["annotators"]["bob"]["quality"] == ["truncated"]
@@ -131,10 +119,8 @@ def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path
     rows = rows_of(example(1), example(2))
     given = [one for row in rows for one in given_by(row, ann={"quality": ["good"]}, bob={"quality": ["truncated"]})]
     settled = settle(RAGTRUTH, rows, given, rule="expert", expert=read_answers(path, RAGTRUTH, rows, "answers"))
-    assert [(one.how, one.answers) for one in settled] == [
-        ("expert", {"quality": ["truncated"], "spans": []}),
-        ("open", {}),
-    ]
+    assert [one.how for one in settled] == ["expert", "open"] and not settled[1].answers
+    assert settled[0].answers == {"quality": ["truncated"], "spans": []}
 
 
 def written(tmp_path, scheme, answers, one=None, system=None):
@@ -146,10 +132,8 @@ def written(tmp_path, scheme, answers, one=None, system=None):
 def test_ragtruth_rows_are_read_with_the_same_spans(tmp_path):
     marked = [mark(15, 19, flags=["due_to_null"]), mark(26, 33, "Subtle Baseless Info")]
     [read], _ = written(tmp_path, "ragtruth", {"spans": marked, "quality": ["good"]})
-    assert [(span.start, span.end, span.label) for span in read.spans] == [
-        (15, 19, "evident_conflict"),
-        (26, 33, "subtle_baseless"),
-    ]
+    found = [(span.start, span.end, span.label) for span in read.spans]
+    assert found == [(15, 19, "evident_conflict"), (26, 33, "subtle_baseless")]
     assert read.response == TEXT and read.knowledge == example().knowledge and read.meta["due_to_null"] == [0]
 
 
@@ -164,19 +148,12 @@ def test_data_sources_are_read_as_the_same_text(tmp_path):
 def test_faithdial_rows_carry_the_edit_and_the_tags(tmp_path):
     answers = {"begin": ["Hallucination"], "vrm": ["Disclosure"], "edit": "It is a city."}
     [read], counts = written(tmp_path, "faithdial", answers)
-    assert (read.response, read.original, read.label, read.tags) == (
-        "It is a city.",
-        TEXT,
-        "faithful",
-        ("Hallucination",),
-    )
-    assert counts == {"edited": 1} and read.meta["vrm"] == ["Disclosure"]
+    assert (read.response, read.original, read.label) == ("It is a city.", TEXT, "faithful")
+    assert (counts, read.tags, read.meta["vrm"]) == ({"edited": 1}, ("Hallucination",), ["Disclosure"])
 
 
 def test_diahalu_rows_name_round_and_type(tmp_path):
-    dialogue = Example(
-        id="7", source="diahalu", split="all", group="7", knowledge="", response="A1: a\nB1: b\nA2: c\nB2: d"
-    )
+    dialogue = example(id="7", knowledge="", history=(), response="A1: a\nB1: b\nA2: c\nB2: d")
     answers = {"hallucinated": ["Yes"], "round": 2, "type": ["incoherence"], "explanation": "since 🙂"}
     [read], _ = written(tmp_path, "diahalu", answers, dialogue)
     assert read.response == dialogue.response and read.label == "hallucinated"
@@ -195,22 +172,14 @@ def test_halludial_rows_keep_accurate_judgements_and_corrections(tmp_path):
     assert counts == {"left out: inaccurate, without a correction that begins with Yes or No": 1}
 
 
-def test_what_was_settled_before_does_not_stay(tmp_path):
-    [row] = rows_of(example()).values()
-    write_layout("ragtruth", tmp_path / "out", [Answered(row, {"spans": []})])
-    write_layout("ragtruth", tmp_path / "out", [])
-    assert not list((tmp_path / "out").iterdir())
-
-
-def test_no_split_takes_the_place_of_another(tmp_path):
-    rows = rows_of(
-        *(example(i, split=split) for i, split in enumerate(("train", "validation", "test"))), scheme="halludial"
-    )
-    counts = write_layout(
-        "halludial", tmp_path / "out", [Answered(row, {"judgement_is": ["Accurate"]}) for row in rows.values()]
-    )
-    sizes = {path.name: len(json.loads(path.read_text())) for path in (tmp_path / "out").glob("*.json")}
-    assert sizes == {"spontaneous_train.json": 1, "spontaneous_test.json": 2} and counts == {"accurate": 3}
+def test_no_split_takes_the_place_of_another_and_what_was_settled_before_does_not_stay(tmp_path):
+    examples = (example(i, split=split) for i, split in enumerate(("train", "validation", "test")))
+    rows = [Answered(row, {"judgement_is": ["Accurate"]}) for row in rows_of(*examples, scheme="halludial").values()]
+    assert write_layout("halludial", tmp_path, rows) == {"accurate": 3}
+    sizes = {path.name: len(json.loads(path.read_text())) for path in tmp_path.glob("*.json")}
+    assert sizes == {"spontaneous_train.json": 1, "spontaneous_test.json": 2}
+    write_layout("halludial", tmp_path, [])
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_a_human_evaluation_is_read_as_begin(tmp_path):

@@ -53,21 +53,6 @@ def test_the_papers_figures_are_shown_and_a_partial_corpus_is_reported(
     assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "+|")
 
 
-def test_the_terminal_has_one_table_and_the_last_line_links_the_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(corpus(tmp_path / "data"))
-    analyse(path, tmp_path / "run")
-    shown, report = capsys.readouterr().out, (tmp_path / "run" / "report.md").read_text()
-    assert "responses and hallucination" in shown and "types of spans" not in shown
-    assert "types of spans" in report and "by length of the context" in report
-    page = tmp_path / "run" / "report.html"
-    assert shown.splitlines()[-1] == f"page: {page.as_uri()}" and "types of spans" in page.read_text().lower()
-    elsewhere = tmp_path / "elsewhere.html"
-    analyse(path, tmp_path / "again", f"html={elsewhere}")
-    assert capsys.readouterr().out.splitlines()[-1].endswith(elsewhere.as_uri()) and elsewhere.exists()
-
-
 @pytest.mark.parametrize("path", ["embedded", "own models"])
 def test_other_data_has_no_published_figures(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = path if path == "embedded" else str(corpus(tmp_path / "data", model="our-own"))

@@ -79,14 +79,9 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.slow
 def test_fed_by_a_pipe_with_a_real_critic(tiny_t5: Path, trained: Path) -> None:
-    done = subprocess.run(
-        command(f"checkpoint={tiny_t5}", f"detector={trained}", "decoding.max_new_tokens=5"),
-        input="The river is long.\n\nIs it?\nReally?\n",
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    line = command(f"checkpoint={tiny_t5}", f"detector={trained}", "decoding.max_new_tokens=5")
+    said = "The river is long.\n\nIs it?\nReally?\n"
+    done = subprocess.run(line, input=said, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("bot> ") == 2 and "Traceback" not in done.stderr
 
@@ -147,21 +142,6 @@ def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
             continue
     process.kill()
     raise AssertionError("Ctrl-C does not end it")
-
-
-@pytest.mark.slow
-def test_the_command_starts_a_conversation(tiny_t5: Path) -> None:
-    options = [f"checkpoint={tiny_t5}", "decoding=greedy", "decoding.max_new_tokens=4"]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "faithkit", "chat", *options],
-        input="The river is long.\n\nIs it?\n",
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("bot> ") == 1
 
 
 def test_a_mistake_is_explained(tmp_path: Path) -> None:

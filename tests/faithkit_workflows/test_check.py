@@ -46,21 +46,14 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--context", "other.txt", "--context", "bag.txt", "--checkpoint", MARKING, "--threshold", ".5", ANSWER],
-        ["context=other.txt", "context=bag.txt", f"checkpoint={MARKING}", "threshold=0.5", f"answer={ANSWER}"],
-        [
-            "--knowledge=other.txt",
-            "knowledge=bag.txt",
-            f"--checkpoint={MARKING}",
-            "threshold=0.5",
-            "--response",
-            ANSWER,
-        ],
-    ],
+OPTIONS, KEYS, MIXED = (
+    ["--context", "other.txt", "--context", "bag.txt", "--checkpoint", MARKING, "--threshold", ".5", ANSWER],
+    ["context=other.txt", "context=bag.txt", f"checkpoint={MARKING}", "threshold=0.5", f"answer={ANSWER}"],
+    ["--knowledge=other.txt", "knowledge=bag.txt", f"--checkpoint={MARKING}", "threshold=.5", "--response", ANSWER],
 )
+
+
+@pytest.mark.parametrize("arguments", [OPTIONS, KEYS, MIXED])
 def test_options_have_two_forms_and_json_has_the_result(
     run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,18 +62,14 @@ def test_options_have_two_forms_and_json_has_the_result(
     evidence = {"text": "The bag is red.", "start": 0, "end": 15, "passage": 1, "reason": reason}
     span = {"start": 11, "end": 15, "text": "blue", "type": UNTYPED, "probability": 0.75, "evidence": evidence}
     found = json.loads(capsys.readouterr().out)
-    assert {name: found[name] for name in ("label", "probability", "spans", "model")} == {
-        **{"label": HALLUCINATED, "probability": 0.9, "spans": [span], "model": MARKING}
-    }
+    assert found | {"label": HALLUCINATED, "probability": 0.9, "spans": [span], "model": MARKING} == found
     assert run(*arguments, "--fail") == 1
 
 
 def test_the_text_quotes_the_sentence_of_each_mark(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--context", "bag.txt", "--checkpoint", MARKING, ANSWER) == 0
-    assert capsys.readouterr().out.splitlines()[1:-1] == [
-        "The bag is [[blue|0.75]].",
-        '  "blue": the closest sentence of the context - "The bag is red."',
-    ]
+    marked, reason = capsys.readouterr().out.splitlines()[1:-1]
+    assert marked == "The bag is [[blue|0.75]]." and '"blue": ' in reason and reason.endswith('"The bag is red."')
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,3 @@ def test_metrics_and_a_sample_reach_every_logger(predictions: Path, tmp_path: Pa
     assert found.exit_code == 0 and found.names.job_type == "evaluate"
     assert found.summary["test/embedded/macro_f1/high"] == f1["high"]
     assert len(table_of(found, "test/embedded/predictions")["data"]) == 3
-
-
-def test_without_loggers_nothing_is_logged(predictions: Path, tmp_path: Path) -> None:
-    evaluate_here(*ROWS, f"predictions={predictions}", f"run_dir={tmp_path / 'run'}")
-    names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert not names & {"csv", "tensorboard", "wandb", "wandb.json"}

@@ -9,7 +9,7 @@ from faithkit.errors import UserError
 from faithkit.runs.reading import read_run
 from faithkit_workflows.compare.comparison import compare_runs, main_metric
 from faithkit_workflows.compare.comparison_tables import conclusion_lines
-from tests.running import evaluate_here
+from tests.running import evaluate_here, values_of
 
 NO_MODELS = ("benchmark.bert_score.encoder=null",)
 
@@ -19,22 +19,12 @@ def dialogues(folder: Path) -> Path:
     rows = []
     for number, colour in enumerate(["red", "blue", "green"]):
         knowledge = f"The {colour} river flows through {number + 2} old cities."
-        turns = []
-        for turn, said in enumerate([f"It flows through {number + 2} cities.", "I'm not sure, but it is old."]):
-            turns.append(
-                {
-                    "history": [f"What is the {colour} river?"],
-                    "knowledge": knowledge,
-                    "response": said,
-                    "original_response": None,
-                    "BEGIN": ["Entailment"] if turn == 0 else ["Generic"],
-                    "VRM": ["Edification"],
-                }
-            )
+        turn = {"history": [f"What is the {colour} river?"], "knowledge": knowledge, "original_response": None}
+        said = {f"It flows through {number + 2} cities.": "Entailment", "I'm not sure, but it is old.": "Generic"}
+        turns = [{**turn, "response": text, "BEGIN": [tag], "VRM": ["Edification"]} for text, tag in said.items()]
         rows.append({"dialog_idx": number, "utterances": turns})
-    path = folder / "test.json"
-    path.write_text(json.dumps(rows))
-    return path
+    (folder / "test.json").write_text(json.dumps(rows))
+    return folder / "test.json"
 
 
 def responses(path: Path, texts: dict[str, str]) -> Path:
@@ -52,40 +42,19 @@ def data(tmp_path: Path) -> str:
     return f"benchmark.path={dialogues(tmp_path)}"
 
 
-def metrics(run: Path) -> dict[str, float]:
-    return {name: row["value"] for name, row in json.loads((run / "metrics.json").read_text())["metrics"].items()}
-
-
 def test_a_predictions_file_is_scored_beside_baselines(data, tmp_path, capsys):
     file, run = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "run"
     evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={run}", *NO_MODELS)
-    found = metrics(run)
+    found = values_of(run)
     assert found["test/faithdial/fallback_unanswerable"] == 1.0 and found["test/faithdial/fallback_answerable"] == 0.0
     assert found["test/faithdial/gold/bleu"] == pytest.approx(100.0)
     assert found["test/faithdial/copy/knowledge_f1"] == found["test/faithdial/copy/coverage"] == 1.0
-    for name in (
-        "knowledge_f1",
-        "bleu",
-        "rouge_1",
-        "rouge_2",
-        "rouge_l",
-        "density",
-        "coverage",
-        "distinct_1",
-        "num_words",
-    ):
-        assert f"test/faithdial/{name}" in found, name
+    names = "knowledge_f1 bleu rouge_1 rouge_2 rouge_l density coverage distinct_1 num_words".split()
+    assert {f"test/faithdial/{name}" for name in names} <= found.keys()
     rows = [json.loads(line) for line in (run / "scores" / "faithdial.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == IDS and rows[0]["fallback_unanswerable"] is None
     shown = capsys.readouterr().out
-    for part in (
-        "knowledge F1",
-        "if unanswerable",
-        "critic_rate is left out",
-        "Q2 is left out",
-        "BERTScore is left out",
-    ):
-        assert part in shown, part
+    assert all(f"{name} is left out" in shown for name in ("critic_rate", "Q2", "BERTScore"))
     assert shown.splitlines()[-1] == f"answers: {(run / 'answers.html').as_uri()}"
     assert "I don't know, it is old." in (run / "report.md").read_text()
     assert "I don't know, it is old." in (run / "answers.html").read_text()
@@ -98,7 +67,7 @@ def test_two_files_are_compared_by_a_paired_bootstrap(data, tmp_path, capsys):
     run = tmp_path / "run"
     options = [f"predictions={good}", f"against={bad}", f"run_dir={run}", "benchmark.baselines=[]", *NO_MODELS]
     evaluate_here("benchmark=faithdial", data, *options)
-    found = metrics(run)
+    found = values_of(run)
     difference = found["test/faithdial/knowledge_f1"] - found["test/faithdial/against/knowledge_f1"]
     assert found["test/faithdial/difference/knowledge_f1"] == pytest.approx(difference) and difference > 0
     assert 0 < found["test/faithdial/p_value/knowledge_f1"] <= 1
@@ -113,7 +82,7 @@ def test_two_generators_are_compared_on_shared_rows(data, tmp_path, capsys):
     comparison = compare_runs(runs, num_resamples=50)
     [pair] = comparison.pairs
     difference = pair.differences[main_metric(pair)]
-    expected = metrics(tmp_path / "careful")["test/faithdial/knowledge_f1"]
+    expected = values_of(tmp_path / "careful")["test/faithdial/knowledge_f1"]
     assert (pair.first, main_metric(pair), difference.n) == ("careful", "knowledge_f1", 6)
     assert difference.value == pytest.approx(expected)
     assert any("too few rows to decide" in line for line in conclusion_lines(comparison))
@@ -123,7 +92,7 @@ def test_a_detector_and_an_encoder_judge_the_responses(data, tmp_path, trained, 
     file, run = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "run"
     options = [f"predictions={file}", f"run_dir={run}", f"benchmark.critic={trained}"]
     evaluate_here("benchmark=faithdial", data, *options, f"benchmark.bert_score.encoder={tiny_bert}")
-    found = metrics(run)
+    found = values_of(run)
     assert 0 <= found["test/faithdial/critic_rate"] <= 1 and 0 < found["test/faithdial/critic_score"] < 1
     assert found["test/faithdial/copy/bertscore_f1"] == pytest.approx(1.0, abs=1e-6)
 
@@ -133,37 +102,35 @@ def test_the_official_protocol_stands_beside_ours_under_its_own_names(data, tmp_
     encoder = f"benchmark.bert_score.encoder={tiny_bert}"
     options = [data, f"predictions={file}", "benchmark.official=true", encoder]
     evaluate_here("benchmark=faithdial", *options, f"run_dir={run}")
-    found = metrics(run)
+    found = values_of(run)
     for name in ("official_f1", "official_bleu", "copy/official_f1", "knowledge_f1", "bleu"):
         assert f"test/faithdial/{name}" in found, name
     assert "test/faithdial/official_bertscore" not in found
     shown = capsys.readouterr().out
     assert "official BLEU" in shown and "benchmark.bert_score.baseline=NUMBER" in shown
     evaluate_here("benchmark=faithdial", *options, f"run_dir={tmp_path / 'b'}", "benchmark.bert_score.baseline=0.5")
-    f1 = [metrics(tmp_path / "b")[f"test/faithdial/{name}"] for name in ("bertscore_f1", "official_bertscore")]
+    f1 = [values_of(tmp_path / "b")[f"test/faithdial/{name}"] for name in ("bertscore_f1", "official_bertscore")]
     assert f1[1] < f1[0]
 
 
 @pytest.mark.parametrize(
-    ("texts", "problem"),
+    ("texts", "options", "problem"),
     [
-        (dict.fromkeys(IDS[1:], "a"), r"1 of 6 examples have no prediction \('0:0'\)"),
-        (GOOD | {"9:9": "a", "9:8": "b"}, r"2 of 8 predictions have no example \('9:9', '9:8'\)"),
-        (dict.fromkeys(IDS, ""), "hold no responses"),
-        ({"x": "a"}, "6 of 6 examples have no prediction"),
+        (dict.fromkeys(IDS[1:], "a"), "predictions={file}", r"1 of 6 examples have no prediction \('0:0'\)"),
+        (GOOD | {"9:9": "a", "9:8": "b"}, "predictions={file}", r"2 of 8 .* have no example \('9:9', '9:8'\)"),
+        (dict.fromkeys(IDS, ""), "predictions={file}", "hold no responses"),
+        ({}, "predictions={twice}", "already given on line 1"),
+        ({}, "", "neither checkpoint nor predictions"),
+        ({}, "checkpoint={critic}", "checkpoint is a critic, not a generator"),
+        (GOOD, "predictions={file} benchmark.q2.questions=a/b", "Q2 needs benchmark.q2.answers, benchmark.nli"),
     ],
 )
-def test_files_that_do_not_fit_the_data_are_refused(data, tmp_path, texts, problem):
-    file = responses(tmp_path / "file.jsonl", texts)
+def test_what_cannot_be_scored_is_refused(data, tmp_path, trained, texts, options, problem):
+    files = {"file": responses(tmp_path / "file.jsonl", texts), "twice": responses(tmp_path / "twice.jsonl", GOOD)}
+    files["twice"].write_text(files["twice"].read_text() * 2)
+    given = options.format(**files, critic=trained).split()
     with pytest.raises(UserError, match=problem):
-        evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / 'run'}", *NO_MODELS)
-
-
-def test_an_id_given_twice_is_told_with_its_line(data, tmp_path):
-    file = responses(tmp_path / "file.jsonl", GOOD)
-    file.write_text(file.read_text() + file.read_text().splitlines()[0] + "\n")
-    with pytest.raises(UserError, match="already given on line 1"):
-        evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / 'run'}", *NO_MODELS)
+        evaluate_here("benchmark=faithdial", data, *given, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
 
 
 def test_what_is_there_is_scored_when_that_is_asked_for(data, tmp_path, capsys):
@@ -178,53 +145,25 @@ def test_what_is_there_is_scored_when_that_is_asked_for(data, tmp_path, capsys):
         evaluate_here("benchmark=faithdial", data, *again, *NO_MODELS)
 
 
-def test_a_critic_is_no_generator(data, tmp_path, trained):
-    options = [f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", *NO_MODELS]
-    with pytest.raises(UserError, match="checkpoint is a critic, not a generator"):
-        evaluate_here("benchmark=faithdial", data, *options)
-
-
-def test_without_responses_there_is_nothing_to_score(data, tmp_path):
-    with pytest.raises(UserError, match="neither checkpoint nor predictions"):
-        evaluate_here("benchmark=faithdial", data, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
-
-
-def test_q2_needs_all_of_its_models(data, tmp_path):
-    file = responses(tmp_path / "good.jsonl", GOOD)
-    options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", "benchmark.q2.questions=a/b", *NO_MODELS]
-    with pytest.raises(UserError, match=r"Q2 needs benchmark.q2.answers, benchmark.nli"):
-        evaluate_here("benchmark=faithdial", data, *options)
-
-
 def test_several_datasets_make_one_table(tmp_path, capsys):
-    folders = {name: tmp_path / name for name in ("cmu_dog", "topical_chat", "wow")}
-    options = []
+    files = {"cmu_dog": "cmu_dog_test_turns.jsonl", "topical_chat": "test_freq_turns.jsonl", "wow": "wow_test.json"}
+    folders, options = {name: tmp_path / name for name in files}, []
+    turn = {"history": ["a film?"], "knowledge": "The film is old.", "response": "The film is old."}
     for name, folder in folders.items():
         folder.mkdir()
+        file, ids = folder / files[name], IDS
         if name == "wow":
-            path = dialogues(folder)
-            rows = json.loads(path.read_text())
-            for row in rows:
-                for turn in row["utterances"]:
-                    turn["BEGIN"] = turn["VRM"] = None
-            (folder / "wow_test.json").write_text(json.dumps(rows))
-            path.unlink()
-            ids = IDS
+            rows = json.loads(dialogues(folder).rename(file).read_text())
+            untagged = [[{**one, "BEGIN": None, "VRM": None} for one in row["utterances"]] for row in rows]
+            file.write_text(json.dumps([{**r, "utterances": u} for r, u in zip(rows, untagged, strict=True)]))
         else:
-            file = folder / {"cmu_dog": "cmu_dog_test_turns.jsonl", "topical_chat": "test_freq_turns.jsonl"}[name]
-            turn = {
-                "conv": "c",
-                "history": ["a film?"],
-                "knowledge": "The film is old.",
-                "response": "The film is old.",
-            }
             file.write_text("".join(json.dumps(turn | {"conv": f"c{i}"}) + "\n" for i in range(4)))
             ids = [f"{file.stem}:{i}" for i in range(4)]
         said = responses(folder / "said.jsonl", dict.fromkeys(ids, "The film is an old film."))
         options += [f"benchmark.datasets.{name}.path={folder}", f"benchmark.datasets.{name}.predictions={said}"]
     run = tmp_path / "run"
     evaluate_here("benchmark=transfer_responses", *options, f"run_dir={run}", "num_examples=0", *NO_MODELS)
-    assert {f"test/{name}/knowledge_f1" for name in folders} <= set(metrics(run))
+    assert {f"test/{name}/knowledge_f1" for name in folders} <= set(values_of(run))
     shown = capsys.readouterr().out
     assert "responses across datasets" in shown and all(name in shown for name in folders)
 
@@ -237,12 +176,7 @@ def test_several_systems_on_one_dataset_have_names_of_their_own(data, tmp_path):
         for name, file in {"careful": good, "chatty": bad}.items()
     ]
     run = tmp_path / "run"
-    evaluate_here(
-        "benchmark=faithdial",
-        f"+benchmark.datasets={{{', '.join(sets)}}}",
-        f"run_dir={run}",
-        "num_examples=0",
-        *NO_MODELS,
-    )
-    found = metrics(run)
+    given = f"+benchmark.datasets={{{', '.join(sets)}}}"
+    evaluate_here("benchmark=faithdial", given, f"run_dir={run}", "num_examples=0", *NO_MODELS)
+    found = values_of(run)
     assert found["test/careful/difference/knowledge_f1"] == 0 > found["test/chatty/difference/knowledge_f1"]

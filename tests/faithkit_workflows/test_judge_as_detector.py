@@ -18,7 +18,7 @@ from generation.generator import Generator
 from judge.judge import Judge
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.generation.folders import examples
-from tests.running import ROOT, evaluate_here
+from tests.running import ROOT, compose, evaluate_here, values_of
 
 SAMPLED = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=8, num_samples=3)
 
@@ -30,14 +30,9 @@ def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=["folder", "server"])
 def detector(
-    request: pytest.FixtureRequest,
-    language_models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, language_models: dict[str, Path], tmp_path: Path, no_account: None
 ) -> Iterator[str]:
     """A judge as a user writes it behind `detector=`."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
     if request.param == "folder":
         yield str(language_models["llama"])
         return
@@ -63,8 +58,7 @@ def test_it_chooses_among_the_answers_of_other_models_and_judges_responses(detec
     given = f"checkpoint={detector}" if own == "engine=none" else f"engine.model={detector}"
     options = ["benchmark=suppression", f"benchmark.path={rows}", own, given, "engine.cache=null"]
     evaluate_here(*options, f"run_dir={tmp_path / 'suppressed'}")
-    found = json.loads((tmp_path / "suppressed/metrics.json").read_text())["metrics"]
-    assert any("fewest/hallucination_rate" in name for name in found)
+    assert any("fewest/hallucination_rate" in name for name in values_of(tmp_path / "suppressed"))
     options = ["benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", "benchmark.bert_score.encoder=null"]
     answers = tmp_path / "answers.jsonl"
     from data_modules.build import read_benchmark
@@ -74,15 +68,13 @@ def test_it_chooses_among_the_answers_of_other_models_and_judges_responses(detec
     answers.write_text("".join(json.dumps(row) + "\n" for row in written))
     judged = [f"benchmark.judges=['{detector}']", f"benchmark.critic={detector}", f"predictions={answers}"]
     evaluate_here(*options, *judged, f"run_dir={tmp_path / 'judged'}")
-    found = json.loads((tmp_path / "judged/metrics.json").read_text())["metrics"]
+    found = values_of(tmp_path / "judged")
     assert found["test/wow/critic_rate"] == found["test/wow/critic_2_rate"]
 
 
 def test_it_stands_beside_each_answer_of_a_talk(
     detector: str, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tests.running import compose
-
     lines = iter(["The river is long.", "", "Is it?"])
     monkeypatch.setattr("builtins.input", lambda prompt="": next(lines, "/quit"))
     options = [f"checkpoint={tiny_llama}", f"detector={detector}", "decoding=greedy", "decoding.max_new_tokens=5"]

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from tests.faithkit.inference.server import ChatServer
 from tests.model_folders import with_places
-from tests.running import evaluate_here, train_here
+from tests.running import asking, evaluate_here, metrics_of, train_here
 
 ROWS = 24
 
@@ -26,10 +25,6 @@ def rows(session_home: Path) -> dict[str, Example]:
 
 def gold_parts(example: Example) -> list[str]:
     return [example.response[span.start : span.end] for span in example.spans or ()]
-
-
-def metrics(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "metrics.json").read_text())["metrics"]
 
 
 def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
@@ -50,11 +45,8 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
         return json.dumps({"hallucinations": [*parts, "a herd of purple elephants"] if example is invented else parts})
 
     with ChatServer(answer=answer) as server:
-        evaluate_here(
-            "benchmark=ragtruth", "benchmark.path=embedded", f"benchmark.num_rows={ROWS}",
-            "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.api_key_variable=KEY",
-            "judge.ask=spans", f"engine.cache={tmp_path / 'replies.sqlite'}", f"run_dir={tmp_path / 'run'}",
-        )  # fmt: skip
+        given = ["benchmark=ragtruth", "benchmark.path=embedded", f"benchmark.num_rows={ROWS}", "judge.ask=spans"]
+        evaluate_here(*given, *asking(server.url, "engine.api_key_variable=KEY", f"run_dir={tmp_path / 'run'}"))
     found = read_predictions(str(tmp_path / "run" / "predictions" / "embedded-ragtruth.jsonl"))
     by_id = {example.id: example for example in rows.values()}
     for name, prediction in found.items():
@@ -64,7 +56,7 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
         marked = {i for span in prediction.spans for i in range(span.start, span.end)}
         gold = {i for span in example.spans or () for i in range(span.start, span.end)}
         assert marked == (set() if example is unread else gold)
-    scored = metrics(tmp_path / "run")
+    scored = metrics_of(tmp_path / "run")
     lost = sum(span.end - span.start for span in unread.spans or ())
     total = sum(span.end - span.start for e in rows.values() for span in e.spans or ())
     assert scored["test/embedded-ragtruth/char_precision"]["value"] == 1.0
@@ -97,7 +89,7 @@ def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too
     )  # fmt: skip
     evaluate_here(*small, f"checkpoint={tmp_path / 'run'}", f"run_dir={tmp_path / 'trained'}")
     for name in ("zero", "trained", "run"):
-        scored = metrics(tmp_path / name)
+        scored = metrics_of(tmp_path / name)
         assert {
             f"test/embedded-ragtruth/{name}" for name in ("char_f1", "response_f1", "unparsed_rate")
         } <= scored.keys()

@@ -106,9 +106,8 @@ def test_shares_by_several_columns_show_the_most_frequent_values(tmp_path: Path)
     rows = open_user_table(str(path), {}, join=" ".join, by=["model", "topic.name"])
     shares = ShareCounter(["model", "topic.name"])
     write_scored(tmp_path / "out.jsonl", rows, judged(rows), shares.add)
-    names = [
-        str(name) for name in shares.table(shares.shares(num_resamples=20), grouped_by="knowledge").columns[0].cells
-    ]
+    table = shares.table(shares.shares(num_resamples=20), grouped_by="knowledge")
+    names = [str(name) for name in table.columns[0].cells]
     assert names[:4] == ["all", "model: a", "model: b", "topic.name: 0"]
     assert names[-1] == "topic.name: the other 5 values" and len(names) == 1 + 2 + counted.MAX_SHOWN_VALUES + 1
 

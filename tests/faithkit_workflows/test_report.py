@@ -4,7 +4,6 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_workflows import report
-from tests.faithkit.runs.folders import make_run
 from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 from tests.running import compose
 
@@ -26,13 +25,7 @@ def compared(tmp_path_factory):
 def test_the_terminal_shows_what_differs_and_by_how_much(compared, capsys):
     report_here(f"runs={compared}", "html=null")
     shown = " ".join(capsys.readouterr().out.split())
-    for part in (
-        "seed=1",
-        "test/begin: the highest macro_f1 first",
-        "begin: paired differences",
-        "bad [bold]",
-        "Holm",
-    ):
+    for part in ("seed=1", "test/begin: the highest macro_f1 first", "begin: paired differences", "bad [bold]", "Holm"):
         assert part in shown, part
     assert "decoding" not in shown  # the same in all runs
 
@@ -43,15 +36,6 @@ def test_pairs_with_one_run_alone(compared, capsys):
     pairs = shown[shown.index("paired differences") :]
     assert pairs.count("good") == 4 and pairs.count("fair") == 2
     assert "begin: good is better than bad [bold], on 60 rows in 20 groups: macro-F1 +48" in pairs
-
-
-def test_the_lowest_perplexity_is_first(tmp_path, capsys):
-    for name, value in {"high": 30.0, "low": 20.0}.items():
-        make_run(tmp_path / name, metrics={"test/wow/perplexity": {"value": value}}, predictions={})
-    report_here(f"runs={tmp_path}", "html=null")
-    shown = capsys.readouterr().out
-    table = shown[shown.index("test/embedded-wow: the lowest perplexity first") :]
-    assert table.index("low  ") < table.index("high  ")
 
 
 def test_the_page_is_written_where_it_is_wanted(compared, tmp_path, capsys):
@@ -76,10 +60,3 @@ def test_without_runs_those_of_the_folder_are_listed(compared, monkeypatch, caps
     report_here()
     shown = capsys.readouterr().out
     assert "3 runs" in shown and "good" in shown
-
-
-def test_help_is_quick_and_says_how(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["report.py", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        report.run()
-    assert ended.value.code == 0 and "runs='runs/*'" in capsys.readouterr().out

@@ -10,25 +10,16 @@ import pytest
 
 from faithkit.cli import as_override
 from faithkit.errors import UserError
-from faithkit.records import Prediction, Span
+from faithkit.records import Prediction
 from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
 from tests.running import commanded, compose
 
-COLUMNS: dict[str, str | None] = {
-    "knowledge": "auto",
-    "response": "auto",
-    "history": "auto",
-    "id": None,
-    "group": "auto",
-}
-TEXTS = [
-    ("The river is long.", "It is long."),
-    ("The city, old.", 'They say "new"\nand great.'),
-    ("A dog plays.", "A cat"),
-]
+COLUMNS: dict[str, str | None] = {**dict.fromkeys(("knowledge", "response", "history", "group"), "auto"), "id": None}
+TEXTS = [("The river is long.", "It is long."), ("The city, old.", 'They say "new"\nand great.')]
+TEXTS += [("A dog plays.", "A cat")]
 
 
 def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> UserTable:
@@ -113,22 +104,6 @@ def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, t
     assert (stopped / "rows.scored.csv").read_bytes() == (tmp_path / "whole" / "rows.scored.csv").read_bytes()
 
 
-def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps({"knowledge": ["A dog plays.", "It is red."], "response": "A cat plays.", "label": "x"}))
-    rows = read(path)
-    assert next(rows.examples).knowledge == "A dog plays. It is red."
-    marked = Prediction(
-        id="rows:0", label="hallucinated", score=0.9, spans=(Span(start=2, end=5, label="entity", score=0.8),)
-    )
-    write_scored(tmp_path / "out.jsonl", rows, [marked])
-    (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    assert row["label"] == "x" and row["faithkit_label"] == "hallucinated"  # the file's own column stays
-    [span] = row["faithkit_spans"]
-    assert span.pop("reason") and span.pop("evidence") == "A dog plays."
-    assert span == {"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}
-
-
 def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:
     rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
     table = read(write_csv(tmp_path / "rows.csv", rows), by=["model"], group="doc")
@@ -170,9 +145,8 @@ def test_a_column_that_is_not_there_is_told(options: dict[str, Any], words: str,
 def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     first = {"knowledge": "Ice is cold.", "response": "It is."}
-    path.write_text(
-        "".join(f"{json.dumps(row)}\n" for row in (first, {**first, "question": "How is ice?", "model": "a"}))
-    )
+    rows = (first, {**first, "question": "How is ice?", "model": "a"})
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     columns = {**COLUMNS, "history": "question"}
     assert not list(check_columns(str(path), columns, "model", None))
     (problem,) = check_columns(str(path), columns, "modle", None)

@@ -2,19 +2,7 @@
 
 import pytest
 
-from construction.chain.replies import (
-    CUT,
-    ECHO,
-    EMPTY,
-    LANGUAGE,
-    MAX_MORE_WORDS,
-    REFUSAL,
-    TOO_LONG,
-    ReplyRules,
-    cut_turns,
-    find_induced_fault,
-    read_induced,
-)
+from construction.chain.replies import CUT, MAX_MORE_WORDS, ReplyRules, cut_turns, find_induced_fault, read_induced
 
 INSTRUCTION = "You are the assistant in a conversation that rests on given knowledge. Knowledge: {knowledge} Reply:"
 RULES = ReplyRules(max_words=20, instruction=INSTRUCTION)
@@ -23,44 +11,28 @@ RULES = ReplyRules(max_words=20, instruction=INSTRUCTION)
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("", EMPTY),
-        (" ... \n", EMPTY),
-        ("I'm sorry, but I cannot answer this question.", REFUSAL),
-        ("I’m unable to provide that.", REFUSAL),
-        ("As an AI language model, I have no favourite river.", REFUSAL),
-        ("Unable to answer based on given passages.", REFUSAL),
-        ("The passages do not contain the necessary information.", REFUSAL),
-        ("You are the assistant in a conversation that rests on it.", ECHO),
-        ("What does the museum show?", ECHO),
-        ("Der Fluss ist sehr lang und er fließt durch das Land.", LANGUAGE),
-        ("La rivière est très longue et elle passe par dix pays.", LANGUAGE),
-        ("El río es muy largo y pasa por diez países de la región.", LANGUAGE),
-        ("多瑙河流经十个国家", LANGUAGE),
-        ("Дунай протекает через десять стран", LANGUAGE),
-        ("word " * 21, TOO_LONG),
+        *[("", "empty"), (" ... \n", "empty"), ("word " * 21, "over the limit")],
+        ("I'm sorry, but I cannot answer this question.", "refusal"),
+        ("I’m unable to provide that.", "refusal"),
+        ("As an AI language model, I have no favourite river.", "refusal"),
+        ("Unable to answer based on given passages.", "refusal"),
+        ("The passages do not contain the necessary information.", "refusal"),
+        ("You are the assistant in a conversation that rests on it.", "repeats the prompt"),
+        ("What does the museum show?", "repeats the prompt"),
+        ("Der Fluss ist sehr lang und er fließt durch das Land.", "other language"),
+        ("La rivière est très longue et elle passe par dix pays.", "other language"),
+        ("El río es muy largo y pasa por diez países de la región.", "other language"),
+        *[("多瑙河流经十个国家", "other language"), ("Дунай протекает через десять стран", "other language")],
+        ("I can't say that I have a favourite, but the Danube is long.", None),
+        ("Sorry to hear that! It flows through ten countries.", None),
+        ("An AI firm in Paris made it.", None),
+        ("I love the works of Pérez de la Cruz and of Müller.", None),
+        ("No, it was founded in 1871 in Den Haag, as far as I know.", None),
+        *((text, None) for text in ("Yes.", "1871", "The museum shows what it has.", "Sushi.", "Zoë Kravitz")),
     ],
 )
-def test_unusable_replies_are_classified(text: str, kind: str) -> None:
+def test_unusable_replies_are_classified_and_usable_ones_left_alone(text: str, kind: str | None) -> None:
     assert RULES.fault(text, last_turn="What does the museum show?") == kind
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I can't say that I have a favourite, but the Danube is long.",
-        "Sorry to hear that! It flows through ten countries.",
-        "Yes.",
-        "1871",
-        "An AI firm in Paris made it.",
-        "I love the works of Pérez de la Cruz and of Müller.",
-        "The museum shows what it has.",
-        "Sushi.",
-        "Zoë Kravitz",
-        "No, it was founded in 1871 in Den Haag, as far as I know.",
-    ],
-)
-def test_usable_replies_are_left_alone(text: str) -> None:
-    assert RULES.fault(text, last_turn="What does the museum show?") is None
 
 
 def test_a_reply_that_the_model_did_not_end_is_cut_off_and_any_language_may_be_asked_for() -> None:

@@ -72,14 +72,6 @@ def test_a_failed_row_is_replaced_by_a_failed_row_and_shifts_no_other(tmp_path: 
     assert manifest(tmp_path)["branch-0"]["failures"] == counted == manifest(tmp_path)["last"]["failures"]
 
 
-def test_a_second_run_asks_nothing_and_changes_nothing(tmp_path: Path) -> None:
-    made = chain(tmp_path, engines())
-    made.run(progress=False)
-    before, again = contents(made), engines()
-    chain(tmp_path, again).run(progress=False)
-    assert [engine.asked for engine in again] == [[], []] and contents(made) == before
-
-
 @pytest.mark.parametrize("stop", range(0, 21, 3))
 def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: int, tmp_path: Path) -> None:
     whole = chain(tmp_path / "whole", engines())
@@ -158,15 +150,6 @@ def test_a_model_that_has_changed_makes_an_unfinished_step_anew(tmp_path: Path) 
     assert len(other[0].asked) == 10 and manifest(tmp_path)["branch-0"]["engine"] == "first, fine-tuned"
 
 
-def test_rows_that_were_edited_by_hand_are_made_again(tmp_path: Path) -> None:
-    made = chain(tmp_path, engines())
-    made.run(progress=False)
-    before = contents(made)
-    made.path("branch-0").write_text("")
-    chain(tmp_path, engines()).run(progress=False)
-    assert contents(made) == before
-
-
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two rows have the key '1'"):
         chain(tmp_path, engines(), inputs=[*rows(3), {KEY: "1", "text": "x"}]).run(progress=False)
@@ -232,13 +215,9 @@ NUMBER, CONCURRENCY = 40, 4
 
 def run_chain(folder: str, url: str) -> None:
     """Runs the chain in a folder, with two branches that ask the server."""
-    engines = [
-        CachedEngine(
-            OpenAiEngine(f"{MODEL}{name}", ServerOptions(base_url=url, concurrency=CONCURRENCY)),
-            f"{folder}/replies.sqlite",
-        )
-        for name in ("", " too")
-    ]
+    options = ServerOptions(base_url=url, concurrency=CONCURRENCY)
+    asked = [OpenAiEngine(name, options) for name in (MODEL, f"{MODEL} too")]
+    engines = [CachedEngine(engine, f"{folder}/replies.sqlite") for engine in asked]
     chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)
 
 

@@ -1,6 +1,5 @@
 """Turns of self-dialogues: cut to one speaker, ended by rules, written and read back."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,19 +10,13 @@ from construction.chain.ask import ModelReply
 from construction.chain.replies import ReplyRules
 from construction.chain.steps import RowFailed
 from construction.dialogues.turns import DialogueRules, read_turn, repeats, says_goodbye
-from construction.official_layouts import dialogue_row, write_diahalu
-from data_modules.datasets.diahalu import DOMAINS, DiaHalu, read_turns
-from data_modules.reading.dataset import read_examples
+from construction.official_layouts import dialogue_row
+from data_modules.datasets.diahalu import DOMAINS, read_turns
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.files.jsonl import read_jsonl
 
 RULES = DialogueRules(by_domain={name: ReplyRules(max_words=30) for name in DOMAINS}, min_rounds=2, heading="So far:")
-ONE, TWO, THREE, FOUR = (
-    "How deep is the lake in the north?",
-    "It is about ninety metres deep, as far as I know.",
-    "Who measured that?",
-    "Two sailors did it with a very long rope.",
-)
+ONE, TWO = "How deep is the lake in the north?", "It is about ninety metres deep, as far as I know."
+THREE, FOUR = "Who measured that?", "Two sailors did it with a very long rope."
 
 
 def row(*turns: str, domain: str = "knowledge") -> dict[str, Any]:
@@ -103,18 +96,3 @@ def test_short_turns_may_be_repeated() -> None:
     assert repeats("It is about ninety metres deep as far as I know", [TWO])
     longer = f"{TWO} {FOUR} They were paid for it by the king of the land."
     assert repeats(longer, [], [f"{TWO} {FOUR}"]) and not repeats(longer, [f"{TWO} {FOUR}"], [TWO])
-
-
-def test_unlabelled_dialogues_are_read_without_a_label(tmp_path: Path) -> None:
-    path = tmp_path / "DiaHalu.jsonl"
-    failed = {"key": "h", "failure": {"step": "A1", "why": "empty", "tries": 1}}
-    rows = [row(ONE, TWO, domain=name) for name in DOMAINS]
-    assert write_diahalu(path, [failed, *rows]) == 4
-    assert [one["ID"] for one in read_jsonl(path)] == [2, 3, 4, 5]
-    report = ReadReport()
-    found = list(read_examples(DiaHalu(path=str(path)), None, report))
-    assert [example.label for example in found] == [None] * 4
-    assert [example.meta["domain"] for example in found] == list(DOMAINS)
-    assert report.counts["dialogues without a label"] == 4
-    by_turn = list(read_examples(DiaHalu(path=str(path), level="turn"), None, ReadReport()))
-    assert len(by_turn) == 4 and {example.label for example in by_turn} == {None}

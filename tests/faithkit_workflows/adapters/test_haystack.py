@@ -8,7 +8,6 @@ from tests.faithkit_workflows.adapters.cases import PASSAGES, QUESTION, SUPPORTE
 
 pytest.importorskip("haystack", reason="needs make adapters TOOL=haystack")
 from haystack import Pipeline
-from haystack.core.errors import PipelineRuntimeError
 
 from faithkit_workflows.adapters.haystack import FaithfulnessEvaluator
 
@@ -27,13 +26,6 @@ def test_a_saved_pipeline_scores_answers() -> None:
     assert first > 0.5 > second and found["score"] == pytest.approx((first + second) / 2)
     assert [one["label"] for one in found["results"]] == ["faithful", "hallucinated"]
     assert run(pipeline, [SUPPORTED, UNSUPPORTED])["results"][1]["spans"][0]["evidence"]["reason"]
-
-
-def test_what_cannot_be_judged_stops_the_pipeline() -> None:
-    pipeline = Pipeline()
-    pipeline.add_component("f", FaithfulnessEvaluator())
-    with pytest.raises(PipelineRuntimeError, match="the answer must be text that is not empty"):
-        run(pipeline, [SUPPORTED, ""])
 
 
 def test_the_example_of_the_page_runs() -> None:

@@ -42,11 +42,8 @@ def test_an_unsupported_answer_fails_and_junit_has_the_figures(pytester: pytest.
     done.stdout.fnmatch_lines(["*1 of 1 responses are not supported*", "*response:  The *[[]*36*"])
     done.stdout.no_fnmatch_line("*pytest_plugin.py*")
     found = properties(pytester.path / "junit.xml")
-    assert {name: values["verdict"] for name, values in found.items()} == {
-        "test_supported": "faithful",
-        "test_unsupported": "hallucinated",
-        "test_marked": "faithful",
-    }
+    faithful = {name for name, values in found.items() if values["verdict"] == "faithful"}
+    assert len(found) == 3 and faithful == {"test_supported", "test_marked"}
     own, marked = found["test_unsupported"], found["test_marked"]
     assert 0 < float(own["threshold"]) < float(own["probability"]) < 1
     assert float(marked["threshold"]) == 1 and float(marked["probability"]) > float(own["threshold"])  # the worst one

@@ -1,12 +1,10 @@
 """The metric in both interfaces of ragas."""
 
 import asyncio
-import math
 from typing import Any
 
 import pytest
 
-from faithkit.errors import UserError
 from tests.faithkit_workflows.adapters.cases import PASSAGES, QUESTION, SUPPORTED, UNSUPPORTED, run_example
 
 pytest.importorskip("ragas", reason="needs make adapters TOOL=ragas")
@@ -31,14 +29,6 @@ def test_an_evaluation_has_the_scores_of_the_batch() -> None:
 
 def test_a_threshold_makes_scores_one_and_zero() -> None:
     assert [one.value for one in FaithfulnessMetric(threshold=0.5).batch_score(rows(SUPPORTED, UNSUPPORTED))] == [1, 0]
-
-
-def test_a_sample_without_context_is_refused() -> None:
-    metric = FaithfulnessMetric()
-    with pytest.raises(UserError, match="the context must be"):
-        metric.score(response=SUPPORTED)
-    samples = EvaluationDataset.from_list([{**rows(SUPPORTED)[0], "response": ""}])
-    assert math.isnan(evaluate(samples, metrics=[metric], show_progress=False, raise_exceptions=False)["faithkit"][0])
 
 
 def test_the_example_of_the_page_runs() -> None:

@@ -24,18 +24,9 @@ def test_the_trainer_takes_a_step_with_it(language_models: dict[str, Path], tmp_
     from datasets import Dataset
     from trl import GRPOConfig
 
-    config = GRPOConfig(
-        output_dir=str(tmp_path),
-        max_steps=1,
-        per_device_train_batch_size=4,
-        num_generations=4,
-        max_completion_length=8,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        bf16=False,
-    )
+    sizes = {"max_steps": 1, "per_device_train_batch_size": 4, "num_generations": 4, "max_completion_length": 8}
+    quiet = {"logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True, "bf16": False}
+    config = GRPOConfig(output_dir=str(tmp_path), **sizes, **quiet)
     data = Dataset.from_list([{"prompt": QUESTION, "context": PASSAGES}] * 4)
     given = {"model": str(language_models["gpt2"]), "dataset": data, "config": config}
     trainer = run_example("trl", **given)["trainer"]

@@ -85,10 +85,9 @@ def test_critics_and_taggers_choose_the_same_in_any_batch(
         BestOf(Generator.load(str(tiny_llama), batch_size=size), judge, SAMPLED).answer(examples()) for size in (3, 64)
     )
     assert [(p.id, p.text) for p in one] == [(p.id, p.text) for p in many]
-    first = OwnAnswer(Generator.load(str(tiny_llama)), SAMPLED).answer(examples())
-    judged = judge.predict_examples(
-        [replace(e, response=p.text, label=None, spans=None) for e, p in zip(examples(), first, strict=True) if p.text]
-    )
+    first = zip(examples(), OwnAnswer(Generator.load(str(tiny_llama)), SAMPLED).answer(examples()), strict=True)
+    rows = [replace(example, response=said.text, label=None, spans=None) for example, said in first if said.text]
+    judged = judge.predict_examples(rows)
     by_id = {p.id: p for p in one}
     assert all((by_id[p.id].score or 0) <= (p.score or 0) + 1e-6 for p in judged)
 
@@ -121,19 +120,15 @@ def test_resampling_a_real_generator_does_not_depend_on_the_batch(tiny_controlle
         return [("<|entailed|>",) if len(example.response) < 20 else () for example in asked]
 
     decoding = Decoding(strategy="nucleus", top_p=1.0, max_new_tokens=6)
-    first, second = (
-        Resampling(Generator.load(str(tiny_controlled), batch_size=size), short, decoding, max_draws=3).answer(
-            examples()[:6]
-        )
-        for size in (1, 16)
-    )
+    generators = (Generator.load(str(tiny_controlled), batch_size=size) for size in (1, 16))
+    first, second = (Resampling(one, short, decoding, max_draws=3).answer(examples()[:6]) for one in generators)
     assert first == second and [p.id for p in first] == [e.id for e in examples()[:6]]
 
 
 def test_what_cannot_be_resampled_is_refused() -> None:
-    with pytest.raises(UserError, match="writes the same again"):
-        Resampling(Written(), features, Decoding())  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="resample is 0"):
-        Resampling(Written(), features, NUCLEUS, max_draws=0)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="without control tokens"):
-        Resampling(Written(control=()), features, NUCLEUS)  # type: ignore[arg-type]
+    for control, decoding, max_draws, words in (
+        *((CONTROL, Decoding(), 3, "writes the same again"), (CONTROL, NUCLEUS, 0, "resample is 0")),
+        ((), NUCLEUS, 3, "without control tokens"),
+    ):
+        with pytest.raises(UserError, match=words):
+            Resampling(Written(control=control), features, decoding, max_draws=max_draws)  # type: ignore[arg-type]

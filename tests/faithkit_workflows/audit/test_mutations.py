@@ -9,21 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit_workflows.audit import mutations
 from faithkit_workflows.audit.material import read_built_in
-from faithkit_workflows.audit.mutations import (
-    ADDED,
-    CHANGERS,
-    ORIGINAL,
-    REMOVED,
-    TYPE,
-    TYPES,
-    UNCHANGED,
-    Document,
-    Pool,
-    apply_changes,
-    is_english,
-    make_cases,
-)
+from faithkit_workflows.audit.mutations import CHANGERS, ORIGINAL, TYPE, TYPES, Pool, apply_changes, make_cases
 
 POOL = Pool(["Odessa", "Mira Voss"], ["The harbour froze for 9 days."])
 
@@ -67,11 +55,6 @@ def test_numbers_dates_units_and_names_are_replaced_by_others_of_their_kind() ->
         assert change("name", text, seed=seed)[1][0] in POOL.names
 
 
-def test_nothing_is_changed_where_a_text_has_nothing_of_a_type() -> None:
-    text = "Cats purr."
-    assert all(not CHANGERS[name](text, text, POOL, random.Random(0)) for name in CHANGERS if name != ADDED)
-
-
 @given(st.text(max_size=60), st.lists(st.tuples(st.integers(0, 60), st.text(max_size=6)), max_size=3), st.data())
 def test_spans_cover_exactly_what_is_new(text: str, news: list[tuple[int, str]], data: st.DataObject) -> None:
     bounds = sorted({min(place, len(text)) for place, _ in news})
@@ -86,13 +69,13 @@ def test_every_copy_differs_from_its_original_and_is_marked() -> None:
     rows = {case.id: case for case in cases()}
     assert len(rows) == len(cases())
     for case in rows.values():
-        if case.meta[TYPE] == UNCHANGED:
+        if case.meta[TYPE] == mutations.UNCHANGED:
             assert case.label == FAITHFUL and case.spans == () and case.response in case.knowledge
             continue
         original = rows[case.meta[ORIGINAL]]
         assert case.label == HALLUCINATED and case.spans
         assert (case.knowledge, case.response) != (original.knowledge, original.response)
-        if case.meta[TYPE] == REMOVED:
+        if case.meta[TYPE] == mutations.REMOVED:
             (span,) = case.spans
             assert case.response == original.response and case.response[span.start : span.end] not in case.knowledge
         else:
@@ -105,12 +88,3 @@ def test_cases_are_balanced_and_the_same_for_a_seed() -> None:
     assert cases() == cases()
     first = Counter(case.meta[TYPE] for case in cases(20)[:60])
     assert min(first[name] for name in TYPES) >= 1, "what is cut off by the time limit is balanced too"
-
-
-def test_code_headings_and_other_languages_make_no_sentences() -> None:
-    code = "```\nThe code is not read here.\n```"
-    document = Document.of("a", f"# A heading\n\n{code}\n\n- The list of rooms is long. See `rooms.py` for them.")
-    assert [case.response for case in make_cases([document], [], num_cases=2)[:1]] == ["The list of rooms is long."]
-    assert is_english("The cat is on the mat and it sleeps.")
-    assert not is_english("Die Katze liegt auf der Matte und schläft den ganzen Tag.")
-    assert not is_english("Le chat dort sur le tapis pendant toute la journée.")

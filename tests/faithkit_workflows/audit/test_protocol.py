@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, write_audit_page
-from faithkit_workflows.audit.material import BUILT_IN, read_material
+from faithkit_workflows.audit.material import BUILT_IN
 from faithkit_workflows.audit.protocol import ANSWERS, run_audit
 from faithkit_workflows.audit.target import PASSAGES, FunctionTarget
 from tests.faithkit_workflows.audit import faulty
@@ -27,27 +26,19 @@ ENGLISH = "The mill was built in 1820 and has 3 floors. It is not open in winter
 
 def write_rows(path: Path, labels: list[Any]) -> Path:
     """Rows of six documents; every second answer is wrong."""
-    rows = [
-        {
-            "context": f"The tower of Ort{number % 6} is {20 + number} metres high. It was built before 1900.",
-            "question": "How high is it?",
-            "answer": f"The tower of Ort{number % 6} is {20 + number + 5 * (number % 2)} metres high.",
-            "label": label,
-        }
-        for number, label in enumerate(labels)
-    ]
+    rows = []
+    for number, label in enumerate(labels):
+        fact, answer = (f"The tower of Ort{number % 6} is {20 + number + more} metres high." for more in (0, 5))
+        row = {"context": f"{fact} It was built before 1900.", "question": "How high is it?", "label": label}
+        rows.append({**row, "answer": answer if number % 2 else fact})
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("raising", "RuntimeError: the model is not loaded"),
-        ("nan", "NaN instead of a probability"),
-        ("one_too_many", "wrong length"),
-    ],
-)
+REASONS = {"raising": "the model is not loaded", "nan": "NaN instead of a probability", "one_too_many": "wrong length"}
+
+
+@pytest.mark.parametrize(("name", "reason"), REASONS.items())
 def test_a_function_that_always_fails_is_asked_a_few_times_and_reported(name: str, reason: str, tmp_path: Path) -> None:
     done = audit(name, tmp_path, *SMALL)
     asked = sum(count for problem, count in done.problems.items() if not problem.startswith("not asked"))
@@ -111,9 +102,8 @@ def test_a_resumed_audit_asks_again_for_a_row_whose_text_changed(tmp_path: Path)
 
 def test_ctrl_c_ends_the_command_and_says_how_to_go_on(tmp_path: Path) -> None:
     arguments = ["audit", f"{MODULE}:slow", f"run_dir={tmp_path / 'run'}"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
+    line = [sys.executable, "-m", "faithkit", *arguments]
+    started = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "run" / ANSWERS).exists() or not (tmp_path / "run" / ANSWERS).stat().st_size:
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
@@ -134,21 +124,9 @@ def test_documents_of_all_kinds_are_counted_and_english_ones_used(tmp_path: Path
     (tmp_path / "latin.txt").write_bytes("Ein Stück".encode("latin-1"))
     done = audit("good", tmp_path / "run", f"documents={tmp_path}")
     assert [document.name for document in done.material.documents] == ["good.txt", "one.md"]
-    assert done.material.left_out == {
-        "document: not UTF-8 text, or not readable": 1,
-        "document: empty": 1,
-        "document: not in English": 1,
-        "document: no whole sentence of 5 to 45 words": 1,
-    }
+    reasons = ("not UTF-8 text, or not readable", "empty", "not in English", "no whole sentence of 5 to 45 words")
+    assert done.material.left_out == {f"document: {reason}": 1 for reason in reasons}
     assert done.figures.detection.score is not None and not done.problems
-
-
-def test_a_folder_without_any_usable_document_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no texts are here"):
-        read_material(configure("default", f"documents={tmp_path}"))
-    (tmp_path / "a.txt").write_text("Nur Deutsch steht hier, und zwar wenig.", encoding="utf-8")
-    with pytest.raises(UserError, match="not in English: 1"):
-        read_material(configure("default", f"documents={tmp_path}"))
 
 
 def test_labelled_rows_give_accuracy_beside_baselines(tmp_path: Path) -> None:
@@ -174,18 +152,9 @@ def test_labels_of_unknown_meaning_are_counted_and_their_rows_still_audited(tmp_
     assert any("row: a label of unknown meaning (24)" in line for line in describe_left_out(done))
 
 
-def test_passages_of_a_row_are_shuffled_as_they_were_given(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    rows = [{"contexts": [f"A is {n}.", "B is 2."], "answer": f"A is {n}.", "label": "faithful"} for n in range(4)]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    config = configure("default", f"rows={path}")
-    assert [row.meta["passages"] for row in read_material(config).rows] == [(f"A is {n}.", "B is 2.") for n in range(4)]
-
-
 def test_the_page_shows_texts_as_texts(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(
-        f"{ENGLISH} The sign on the door has <b>3</b> words & a \u202emark.", encoding="utf-8"
-    )
+    text = f"{ENGLISH} The sign on the door has <b>3</b> words & a \u202emark."
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     done = audit("always_yes", tmp_path / "run", f"documents={tmp_path}", "num_cases=2")
     write_audit_page(tmp_path / "run", done)
     page = (tmp_path / "run" / "audit.html").read_text()
@@ -194,9 +163,8 @@ def test_the_page_shows_texts_as_texts(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "faithkit", "audit", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+    line = [sys.executable, "-m", "faithkit", "audit", *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_the_command_writes_page_and_figures_and_can_go_on(tmp_path: Path) -> None:

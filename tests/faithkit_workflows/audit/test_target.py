@@ -14,21 +14,14 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.audit import target as targets
-from faithkit_workflows.audit.protocol import run_audit
+from faithkit_workflows.audit.protocol import Audit, run_audit
 from faithkit_workflows.audit.target import PASSAGES, open_target, read_verdict
 from tests.faithkit.inference.server import ChatServer
-from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, configure
+from tests.faithkit_workflows.audit.auditing import SMALL, configure
 from tests.faithkit_workflows.audit.faulty import good
 
-ROW = Example(
-    id="a",
-    source="s",
-    split="all",
-    group="g",
-    knowledge="It is red.",
-    response="It is blue.",
-    meta={PASSAGES: ("It is red.",)},
-)
+TEXTS = {"knowledge": "It is red.", "response": "It is blue."}
+ROW = Example(id="a", source="s", split="all", group="g", **TEXTS, meta={PASSAGES: ("It is red.",)})
 
 
 @contextmanager
@@ -66,63 +59,52 @@ def span_server(fails_after: int | None = None) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("value", "label", "score"),
-    [
-        (0.7, HALLUCINATED, 0.7),
-        (0, FAITHFUL, 0.0),
-        (True, HALLUCINATED, 1.0),
-        (np.float32(0.25), FAITHFUL, 0.25),
-        (np.bool_(False), FAITHFUL, 0.0),
-        ("supported", FAITHFUL, None),
-        ("Hallucinated", HALLUCINATED, None),
-        ({"probability": 0.4}, FAITHFUL, 0.4),
-        ({"probability": 0.4, "label": "hallucinated"}, HALLUCINATED, 0.4),
-        (Prediction(id="another", label=FAITHFUL, score=0.1), FAITHFUL, 0.1),
-    ],
-)
-def test_a_function_may_return_numbers_labels_and_dicts(value: Any, label: str, score: float | None) -> None:
-    found = read_verdict(value, ROW, 0.5)
-    assert isinstance(found, Prediction) and (found.id, found.label) == ("a", label)
-    assert found.score == score
+FAITHFUL_ONES: list[tuple[Any, float | None]] = [
+    *[(0, 0.0), (np.float32(0.25), 0.25), (np.bool_(False), 0.0), ("supported", None)],
+    *[({"probability": 0.4}, 0.4), (Prediction(id="another", label=FAITHFUL, score=0.1), 0.1)],
+]
+HALLUCINATED_ONES: list[tuple[Any, float | None]] = [
+    *[(0.7, 0.7), (True, 1.0), ("Hallucinated", None), ({"probability": 0.4, "label": "hallucinated"}, 0.4)],
+    ({"probability": 0.9, "spans": [{"start": 6, "end": 10}]}, 0.9),
+]
+NO_VERDICTS: list[tuple[Any, str]] = [
+    *[(float("nan"), "NaN"), (1.5, "outside of 0 to 1"), (None, "NoneType"), ("perhaps", "unknown label")],
+    *[({}, "without probability and label"), (np.zeros(3), "not a number")],
+    ({"label": "faithful", "spans": [{"start": 0, "end": 99}]}, "beyond the answer"),
+    ({"label": "faithful", "spans": [3]}, "without start and end"),
+    (Prediction(id="a", failed=True, text="time-out"), "request failed: time-out"),
+]
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (float("nan"), "NaN"),
-        (1.5, "outside of 0 to 1"),
-        (None, "NoneType"),
-        ("perhaps", "unknown label"),
-        ({}, "without probability and label"),
-        ({"label": "faithful", "spans": [{"start": 0, "end": 99}]}, "beyond the answer"),
-        ({"label": "faithful", "spans": [3]}, "without start and end"),
-        (np.zeros(3), "not a number"),
-        (Prediction(id="a", failed=True, text="time-out"), "request failed: time-out"),
-    ],
-)
+def test_a_function_may_return_numbers_labels_and_dicts_with_spans() -> None:
+    for label, values in ((FAITHFUL, FAITHFUL_ONES), (HALLUCINATED, HALLUCINATED_ONES)):
+        for value, score in values:
+            found = read_verdict(value, ROW, 0.5)
+            assert isinstance(found, Prediction) and (found.id, found.label, found.score) == ("a", label, score), value
+    assert isinstance(found, Prediction) and [(span.start, span.end) for span in found.spans] == [(6, 10)]
+
+
+@pytest.mark.parametrize(("value", "reason"), NO_VERDICTS)
 def test_what_is_no_verdict_is_named(value: Any, reason: str) -> None:
     found = read_verdict(value, ROW, 0.5)
     assert isinstance(found, str) and reason in found
 
 
-def test_spans_of_a_function_are_kept() -> None:
-    found = read_verdict({"probability": 0.9, "spans": [{"start": 6, "end": 10}]}, ROW, 0.5)
-    assert isinstance(found, Prediction) and [(span.start, span.end) for span in found.spans] == [(6, 10)]
+def audit_server(url: str, folder: Path) -> Audit:
+    config = configure(url, *SMALL)
+    return run_audit(open_target(config), folder, config)
 
 
 def test_a_server_with_the_protocol_of_lettucedetect_is_audited(tmp_path: Path) -> None:
     with span_server() as url:
-        config = configure(url, *SMALL)
-        done = run_audit(open_target(config), tmp_path, config)
+        done = audit_server(url, tmp_path)
     assert not done.problems and done.figures.detection.marked is not None
     assert "batch order" not in done.figures.invariance.comparisons, "it gets rows one by one"
 
 
 def test_a_server_that_stops_is_counted_and_the_rest_is_audited(tmp_path: Path) -> None:
     with span_server(fails_after=20) as url:
-        config = configure(url, *SMALL)
-        done = run_audit(open_target(config), tmp_path, config)
+        done = audit_server(url, tmp_path)
     assert sum(done.problems.values()) == done.figures.num_failed > 30
     assert any("503" in reason for reason in done.problems)
     assert done.figures.detection.score is not None
@@ -132,28 +114,15 @@ def test_a_server_that_stops_is_counted_and_the_rest_is_audited(tmp_path: Path) 
 def test_a_reply_that_is_too_large_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "MAX_REPLY_BYTES", 30)  # an answer without spans has 19, one with a span more
     with span_server() as url:
-        config = configure(url, *SMALL)
-        done = run_audit(open_target(config), tmp_path, config)
+        done = audit_server(url, tmp_path)
     assert any("more than 30 bytes" in reason for reason in done.problems)
     assert 0 < done.figures.num_failed < done.figures.num_asked
 
 
 def test_an_openai_server_is_audited_as_a_judge(tmp_path: Path) -> None:
     with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
-        config = configure(server.url, *SMALL)
-        done = run_audit(open_target(config), tmp_path, config)
+        done = audit_server(server.url, tmp_path)
     assert done.target == f"small at {server.url}" and not done.problems
     assert [fault.name for fault in done.faults][:1] == ["one verdict for all"]
     with ChatServer(models=("one", "two")) as server, pytest.raises(UserError, match="server_model=one"):
         open_target(configure(server.url))
-
-
-def test_names_that_lead_nowhere_are_explained() -> None:
-    for target, problem in (
-        ("http://127.0.0.1:9", "no server answers"),
-        ("no_such_module_here:detect", "no module no_such_module_here"),
-        (f"{MODULE}:no_such_function", "cannot import"),
-        ("runs/nothing", "runs/nothing"),
-    ):
-        with pytest.raises(UserError, match=problem):
-            open_target(configure(target))

@@ -1,6 +1,5 @@
 """Benchmarks of named sets, as a user evaluates a detector of any tool on them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from tests.data_modules.official.benchmark_sets import AGGREFACT
 from tests.data_modules.official_rows import make, read, write, write_case
-from tests.running import evaluate_here
+from tests.running import evaluate_here, values_of
 
 
 def predictions(file: Path, name: str, corpus: str) -> str:
@@ -28,8 +27,7 @@ def evaluate(tmp_path: Path, name: str, corpus: str) -> dict[str, float]:
     given, run = predictions(tmp_path / "given.jsonl", name, corpus), tmp_path / "run"
     line = [f"benchmark={name}", f"benchmark.path={corpus}", f"predictions={given}", f"run_dir={run}"]
     evaluate_here(*line, "num_resamples=20")
-    found = json.loads((run / "metrics.json").read_text())["metrics"]
-    return {key.removeprefix(f"test/{name}/"): metric["value"] for key, metric in found.items()}
+    return values_of(run, f"test/{name}/")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit_workflows.benchmarks.judge_benchmarks import pair_up
 from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
-from tests.running import command, evaluate_here
+from tests.running import asking, command, evaluate_here, values_of
 
 NAME = "halludial_comparative"
 
@@ -28,13 +28,12 @@ def halludial() -> str:
 
 
 def metrics(folder: Path, name: str = NAME) -> dict[str, float]:
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return {key.removeprefix(f"test/{name}/"): value["value"] for key, value in found.items()}
+    return values_of(folder, f"test/{name}/")
 
 
 def ask(server: ChatServer, path: str, run: Path, *options: str, name: str = NAME) -> None:
-    engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}"]
-    evaluate_here(f"benchmark={name}", f"benchmark.path={path}", f"run_dir={run}", *engine, *options)
+    where = [f"benchmark={name}", f"benchmark.path={path}", f"run_dir={run}"]
+    evaluate_here(*where, *asking(server.url), *options)
 
 
 def reader(path: str) -> Callable[[list[dict[str, str]], int | None, int], str]:
@@ -64,20 +63,10 @@ def test_one_who_reads_is_right_in_both_orders(
 def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
     path = written_layout("halludial", {"train": 48, "test": 24})
     with ChatServer(answer=reader(path)) as server:
-        ask(server, path, tmp_path / "run", "judge.examples=2", "benchmark.num_rows=4", "engine.cache=null")
+        ask(server, path, tmp_path / "run", "judge.examples=2", "benchmark.num_rows=4")
     [beginning] = {content.split("Now the one that you are to judge:")[0] for content in server.contents}
     first, second = beginning.split("Example 2\n\n")
     assert first.endswith("\n\n1\n\n") and second.endswith("\n\n2\n\n") and "Reply 2:" in second
-
-
-def test_a_run_that_is_begun_again_asks_nothing_twice(halludial: str, tmp_path: Path) -> None:
-    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
-    with ChatServer(tells={"1": 0.6, "2": 0.3}) as server:
-        ask(server, halludial, tmp_path / "one", cache, "benchmark.num_rows=6")
-        assert len(server.asked) == 12
-        ask(server, halludial, tmp_path / "two", cache, "benchmark.num_rows=6")
-        assert len(server.asked) == 12
-    assert metrics(tmp_path / "one") == metrics(tmp_path / "two")
 
 
 @pytest.mark.slow

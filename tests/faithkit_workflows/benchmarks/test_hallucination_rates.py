@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,9 +10,9 @@ from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Turn
-from faithkit_workflows.benchmarks.hallucination_rates import Dialogues, DialogueWriter, cut_to_first_turn
+from faithkit_workflows.benchmarks.hallucination_rates import Dialogues, DialogueWriter
 from tests.faithkit.inference.server import MODEL, ChatServer
-from tests.running import evaluate_here
+from tests.running import asking, evaluate_here, values_of
 
 NAME = "hallucination_rates"
 Messages = list[dict[str, str]]
@@ -32,21 +31,13 @@ def judged_rows() -> str:
 def turn(group: str, *said: str, id_: str = "") -> Example:
     speakers = (SEEKER, WIZARD)
     history = tuple(Turn(speaker=speakers[place % 2], text=text) for place, text in enumerate(said))
-    name = id_ or f"{group}:{len(said)}"
-    return Example(
-        id=name, source="a", split="b", group=group, knowledge=f"k{len(said)}", response="x", history=history
-    )
+    values = {"id": id_ or f"{group}:{len(said)}", "source": "a", "split": "b", "group": group, "history": history}
+    return Example(**values, knowledge=f"k{len(said)}", response="x")
 
 
-DIALOGUES = Dialogues.of(
-    [
-        turn("b", "hi"),
-        turn("a", "one?", "gold 1", "two?", "gold 2", "three?"),
-        turn("a", "one?"),
-        turn("a", "one?", id_="another response to it"),
-        turn("a", "one?", "gold 1", "two?"),
-    ]
-)
+SAID = ("one?", "gold 1", "two?", "gold 2", "three?")
+GROUP = [turn("a", *SAID), turn("a", "one?"), turn("a", "one?", id_="another response to it"), turn("a", *SAID[:3])]
+DIALOGUES = Dialogues.of([turn("b", "hi"), *GROUP])
 
 
 def writer(messages: Messages, seed: int | None, sample: int) -> str:
@@ -59,17 +50,8 @@ def judge(messages: Messages, seed: int | None, sample: int) -> str:
     return "Yes" if "WRONG" in messages[-1]["content"].partition("Reply to check:")[2] else "No"
 
 
-def metrics(folder: Path, name: str = NAME) -> dict[str, Any]:
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return {key.removeprefix(f"test/{name}/"): value["value"] for key, value in found.items()}
-
-
-def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> None:
-    assert [example.id for example in DIALOGUES.turns] == ["b:1", "a:1", "a:3", "a:5"]
-    assert not DIALOGUES.notes
-    [first] = Dialogues.of([turn("b", "hi"), turn("a", "one?")], 1).turns
-    assert first.group == "b"
-    assert "1 turns are only in histories" in Dialogues.of([turn("a", "one?", "gold 1", "two?")]).notes[0]
+def metrics(folder: Path, name: str = NAME) -> dict[str, float]:
+    return values_of(folder, f"test/{name}/")
 
 
 def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
@@ -87,18 +69,10 @@ def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
     assert [one.text for one in histories[3].history] == ["one?", "right 1", "two?", "gold 2", "three?"]
 
 
-def test_a_reply_ends_where_a_further_turn_begins() -> None:
-    assert cut_to_first_turn(" [Assistant]: It is.\n[Human]: Is it?\n[Assistant]: Yes.") == "It is."
-    assert cut_to_first_turn("It is.") == "It is."
-
-
 def options(served: ChatServer, judging: ChatServer, path: str, run: Path) -> list[str]:
     system = f"{{name: openai, model: {MODEL}, base_url: '{served.url}', cache: '{run.parent}/said.sqlite'}}"
-    return [
-        f"benchmark.path={path}", f"benchmark.systems={{small: {system}}}", f"run_dir={run}",
-        "engine=openai", f"engine.model={MODEL}", f"engine.base_url={judging.url}",
-        f"engine.cache={run.parent}/judged.sqlite",
-    ]  # fmt: skip
+    own = [f"benchmark.path={path}", f"benchmark.systems={{small: {system}}}", f"run_dir={run}"]
+    return [*own, *asking(judging.url, cache=run.parent / "judged.sqlite")]
 
 
 def answer_some(messages: Messages, seed: int | None, sample: int) -> str:
@@ -158,13 +132,3 @@ def test_a_sweep_asks_at_each_temperature_and_plots(halludial: str, tmp_path: Pa
     assert {"small/gold/temperature_0/turn_rate", "small/gold/temperature_0.5/dialogue_rate"} <= found.keys()
     assert (tmp_path / "run" / "temperature.png").stat().st_size > 1000
     assert (tmp_path / "run" / "responses" / "small-gold-temperature_0.5.jsonl").exists()
-
-
-def test_a_model_here_writes_and_another_judges(
-    halludial: str, language_models: dict[str, Path], trained: Path, tmp_path: Path
-) -> None:
-    system = f"{{name: transformers, model: '{language_models['llama']}', precision: 32-true, cache: null}}"
-    settings = ["decoding.max_new_tokens=8", "benchmark.num_rows=2", f"checkpoint={trained}"]
-    where = [f"benchmark.path={halludial}", f"benchmark.systems={{tiny: {system}}}", f"run_dir={tmp_path / 'run'}"]
-    evaluate_here(f"benchmark={NAME}", *where, *settings)
-    assert {"tiny/gold/no_reply_rate", "tiny/self/no_reply_rate"} <= metrics(tmp_path / "run").keys()

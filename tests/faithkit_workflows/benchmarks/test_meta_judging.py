@@ -9,12 +9,10 @@ import pytest
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from faithkit.files.jsonl import ACCURATE, read_annotations
-from faithkit.pages.page_tables import render_text
+from faithkit.files.jsonl import read_annotations
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.reports.judging_report import meta_report
-from tests.faithkit.inference.server import MODEL, ChatServer
-from tests.running import evaluate_here
+from tests.faithkit.inference.server import ChatServer
+from tests.running import asking, evaluate_here, metrics_of
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +46,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 def meta(halludial: str, judgements: Path, run: Path, *options: str) -> dict[str, Any]:
     where = [f"benchmark.path={halludial}", f"benchmark.judgements={judgements}", f"run_dir={run}"]
     evaluate_here("benchmark=meta_judging", *where, *options)
-    found = json.loads((run / "metrics.json").read_text())["metrics"]
-    return {name.removeprefix("test/meta_judging/"): value for name, value in found.items()}
-
-
-def engine(server: ChatServer) -> list[str]:
-    return ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+    return metrics_of(run, "test/meta_judging/")
 
 
 def test_a_second_judge_and_people_agree_beyond_chance(
@@ -66,7 +59,7 @@ def test_a_second_judge_and_people_agree_beyond_chance(
     answer = lambda messages, seed, sample: "Inaccurate" if '"this" is wrong' in str(messages) else "Accurate"  # noqa: E731
     with ChatServer(answer=answer) as server:
         options = ["benchmark.only_hallucinated=false", f"benchmark.labels=['{first}','{second}']"]
-        found = meta(halludial, judgements, tmp_path / "run", *options, *engine(server))
+        found = meta(halludial, judgements, tmp_path / "run", *options, *asking(server.url))
     assert found["kappa/ann/bob"]["value"] == 1 and found["kappa/ann/bob"]["n"] == 20
     assert 0 < found["kappa/ann/second_judge"]["value"] < 1, "it misses the judgements that say No"
     assert found["accurate_rate/ann"]["value"] == pytest.approx(sum(right.values()) / len(right))
@@ -103,19 +96,3 @@ def test_labels_that_cannot_be_used_are_refused(
     labels = write(tmp_path / "ann.jsonl", [row])
     with pytest.raises(UserError, match=message):
         meta(halludial, judgements, tmp_path / "run", f"benchmark.labels=['{labels}']")
-
-
-@pytest.mark.parametrize(("dataset", "is_shown"), [("halludial", True), ("diahalu", False)])
-def test_the_papers_agreement_stands_beside_its_own_dataset_alone(
-    examples: list[Example], dataset: str, is_shown: bool
-) -> None:
-    said = {name: {one.id: ACCURATE for one in examples} for name in ("ann", "bob")}
-    judgements = {one.id: str(one.target) for one in examples}
-    report = meta_report(examples, judgements, said, title="test", dataset=dataset, num_resamples=10)
-    assert ("kappa 0.902 in the mean (0.80 to 1.00)" in render_text(*report.tables, width=200)) is is_shown
-
-
-def test_judgements_without_words_are_refused(halludial: str, examples: list[Example], tmp_path: Path) -> None:
-    verdicts = write(tmp_path / "said.jsonl", [{"id": one.id, "label": one.label, "text": ""} for one in examples])
-    with ChatServer() as server, pytest.raises(UserError, match="no judgement belongs to these rows"):
-        meta(halludial, verdicts, tmp_path / "run", *engine(server))

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.faithkit.inference.server import MODEL, ChatServer
-from tests.running import evaluate_here
+from tests.faithkit.inference.server import ChatServer
+from tests.running import asking, evaluate_here, values_of
 
 # By hand. Official: two replies dropped; of 5 hallucinated rows 3 found, of 3 faithful ones 2; P 3/4 and 2/4,
 # R 3/5 and 2/3, F1 6/9 and 4/7: its eval.py prints the same. Ours: None, Not sure and I think yes have no verdict,
@@ -15,15 +14,8 @@ from tests.running import evaluate_here
 HALLUCINATED = ("Yes", "Yes.", "Yes", "No", "None", "I think yes")
 FAITHFUL = ("No", "Not sure", "no", "Yes")
 OFFICIAL = {
-    "macro_f1": (6 / 9 + 4 / 7) / 2,
-    "f1": 6 / 9,
-    "faithful_f1": 4 / 7,
-    "precision": 3 / 4,
-    "recall": 3 / 5,
-    "accuracy": 5 / 8,
-    "mean_precision": (3 / 4 + 2 / 4) / 2,
-    "mean_recall": (3 / 5 + 2 / 3) / 2,
-    "num_dropped": 2,
+    **{"macro_f1": (6 / 9 + 4 / 7) / 2, "f1": 6 / 9, "faithful_f1": 4 / 7, "precision": 3 / 4, "recall": 3 / 5},
+    **{"accuracy": 5 / 8, "mean_precision": (3 / 4 + 2 / 4) / 2, "mean_recall": (3 / 5 + 2 / 3) / 2, "num_dropped": 2},
 }
 
 
@@ -49,11 +41,10 @@ def test_the_official_score_and_ours(tmp_path: Path, capsys: pytest.CaptureFixtu
         return next(reply for id_, reply in replies if f"Through {id_[:-2]} countries." in messages[-1]["content"])
 
     with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        engine = asking(server.url)
         where = [f"benchmark.path={tmp_path}", "benchmark.options.scenario=induced", f"run_dir={run}"]
         evaluate_here("benchmark=halludial", "benchmark.official=true", *where, *engine)
-    found: dict[str, Any] = json.loads((run / "metrics.json").read_text())["metrics"]
-    values = {name.removeprefix("test/halludial/"): metric["value"] for name, metric in found.items()}
+    values = values_of(run, "test/halludial/")
     for name, value in OFFICIAL.items():
         assert values[f"official_{name}"] == values[f"scenario/induced/official_{name}"] == pytest.approx(value), name
     assert values["macro_f1"] == pytest.approx((6 / 10 + 4 / 7) / 2) and values["unparsed_rate"] == pytest.approx(0.3)

@@ -11,8 +11,8 @@ from faithkit.errors import UserError
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import official_report
-from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
-from tests.running import evaluate_here
+from tests.faithkit.inference.server import ChatServer, Fault, refusal
+from tests.running import asking, evaluate_here, values_of
 
 
 def example(id_: str, label: str) -> Example:
@@ -45,11 +45,10 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
         return "None" if "Knowledge:" not in messages[-1]["content"] else "Yes"
 
     with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        engine = asking(server.url)
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
         evaluate_here("benchmark=halueval", *options, *engine)
-    found: dict[str, Any] = json.loads((run / "metrics.json").read_text())["metrics"]
-    values = {name.removeprefix("test/halueval/"): metric["value"] for name, metric in found.items()}
+    values = values_of(run, "test/halueval/")
     assert values["task/qa/unparsed_rate"] == 1, "None is not a verdict of ours"
     assert values["official/task/qa/failed_rate"] == 0 and values["official/task/summarization/failed_rate"] == 0
     assert values["official/task/qa/accuracy"] == pytest.approx(1 - values["task/qa/gold_rate"])
@@ -68,7 +67,7 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
         return refusal(400, words[len(asked) % 2]) if len(asked) % 3 == 0 and not body.get("logprobs") else None
 
     with ChatServer(answer=lambda *_: "No", always=misbehave, tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        engine = asking(server.url)
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
         evaluate_here("benchmark=halueval", "verbose=true", *options, *engine)
         file = run / "predictions" / "halueval.jsonl"
@@ -77,14 +76,13 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
     failed = [row for row in rows if row.get("failed")]
     assert 0 < len(failed) < len(rows) and all("the server answered 400" in row["text"] for row in failed)
     for folder in (run, tmp_path / "again"):
-        found = json.loads((folder / "metrics.json").read_text())["metrics"]
-        assert found["test/halueval/official/failed_rate"]["value"] == pytest.approx(len(failed) / len(rows))
+        assert values_of(folder)["test/halueval/official/failed_rate"] == pytest.approx(len(failed) / len(rows))
 
 
 def test_a_judge_writes_its_verdict_where_it_is_told_to(tmp_path: Path) -> None:
     path = written_layout("halueval", {"test": 24})
     with ChatServer(answer=lambda messages, seed, sample: "No idea.", tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        engine = asking(server.url)
         where = [f"benchmark.path={path}", f"run_dir={tmp_path / 'run'}", "benchmark.num_rows=4"]
         with pytest.raises(UserError, match="none of the replies could be read as a verdict"):
             evaluate_here("benchmark=halueval", *where, "judge.written=true", *engine)

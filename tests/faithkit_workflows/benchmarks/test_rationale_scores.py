@@ -10,19 +10,11 @@ import pytest
 
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
-from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
-from faithkit_workflows.benchmarks.rationale_scores import (
-    Rationale,
-    gold_spans,
-    has_rationales,
-    measure_rationales,
-    rationale_report,
-    read_rationales,
-)
-from tests.faithkit.inference.server import MODEL, ChatServer
-from tests.running import evaluate_here
+from faithkit_workflows.benchmarks.rationale_scores import Rationale, gold_spans, measure_rationales, read_rationales
+from tests.faithkit.inference.server import ChatServer
+from tests.running import asking, evaluate_here, values_of
 
 TARGET = 'Yes. "twelve" is wrong: the knowledge says ten.'
 
@@ -46,13 +38,6 @@ def values(rows: Sequence[Rationale], **options: object) -> dict[str, float]:
     return {name: metric.value for name, metric in scored.metrics.items()}
 
 
-def test_an_equal_reply_has_the_best_value_and_an_empty_one_none() -> None:
-    found = values([row(1, TARGET), row(2, "")])
-    assert found["rouge_l"] == pytest.approx(0.5)
-    assert 0 < found["bleu_4"] < 1, "the corpus is half as long as it should be"
-    assert values([row(1, TARGET)])["bleu_4"] == pytest.approx(1)
-
-
 def test_rescaling_puts_the_f1_of_unrelated_sentences_at_zero() -> None:
     found = values([row(1, TARGET), row(2, "No.")], scorer=SetScorer(), baseline=0.8)
     assert found["bertscore_f1"] == pytest.approx(0.7)
@@ -72,32 +57,12 @@ def test_quotes_count_by_the_part_and_spans_by_the_character() -> None:
     assert [found[f"char_{name}"] for name in ("precision", "recall", "f1")] == pytest.approx([0.5, 0.5, 0.5])
 
 
-def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figures() -> None:
-    rows = [row(number, TARGET) for number in range(3)] + [row(9, "Yes", target="No.", hallucinated=False)]
-    report = rationale_report(rows, notes=["2 of 9 rows have no target"], dataset="halludial", num_resamples=10)
-    assert report.metrics["rationale/rouge_l"].value == pytest.approx(0.75)
-    assert report.metrics["rationale/hallucinated_rouge_l"].value == pytest.approx(1)
-    assert report.metrics["rationale/rouge_l"].high <= 1  # type: ignore[operator]
-    shown = render_text(*report.tables)
-    assert "77.4" in shown and "HalluJudge *" in shown and "75.0 [" in shown
-    assert "\nROUGE-L" in shown and "\nBERTScore" not in shown, "nothing was compared so"
-    faithful = rationale_report(rows[3:], dataset="halludial", num_resamples=10)
-    assert not any("hallucinated" in name for name in faithful.metrics)
-    assert report.notes[0] == "2 of 9 rows have no target"
-    assert not any("groups" in note for note in report.notes), "it is said of the labels already"
-
-
 BLOCK = {"name": "halludial", "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
 
 
 @pytest.fixture(scope="module")
 def halludial() -> str:
     return written_layout("halludial", {"train": 8, "test": 30})
-
-
-def metrics(folder: Path) -> dict[str, Any]:
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return {name.removeprefix("test/halludial/"): value for name, value in found.items()}
 
 
 def example(**changes: Any) -> Example:
@@ -117,31 +82,25 @@ def test_the_datasets_own_judgements_score_best(
     file = tmp_path / "said.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = tmp_path / "run"
-    score = ["benchmark.bert_score.encoder=" + str(tiny_bert), "benchmark.bert_score.baseline=0.5"]
-    evaluate_here(
-        "benchmark=halludial",
-        f"benchmark.path={halludial}",
-        f"predictions={file}",
-        *score,
-        f"run_dir={run}",
-        "verbose=true",
-    )
-    found, shown = metrics(run), capsys.readouterr().out
+    score = [f"benchmark.bert_score.encoder={tiny_bert}", "benchmark.bert_score.baseline=0.5", "verbose=true"]
+    where = ["benchmark=halludial", f"benchmark.path={halludial}", f"run_dir={run}"]
+    evaluate_here(*where, f"predictions={file}", *score)
+    found, shown = values_of(run, "test/halludial/"), capsys.readouterr().out
     size = len(examples)
-    assert found["rationale/rouge_l"]["value"] == pytest.approx((size - 1) / size)
-    assert found["rationale/bertscore_f1"]["value"] == pytest.approx((size - 1) / size, abs=1e-3)
-    assert found["rationale/bertscore_rescaled"]["value"] < found["rationale/bertscore_f1"]["value"]
-    assert found["rationale/located_rate"]["value"] == 1 and found["rationale/char_precision"]["value"] == 1
+    assert found["rationale/rouge_l"] == pytest.approx((size - 1) / size)
+    assert found["rationale/bertscore_f1"] == pytest.approx((size - 1) / size, abs=1e-3)
+    assert found["rationale/bertscore_rescaled"] < found["rationale/bertscore_f1"]
+    assert found["rationale/located_rate"] == found["rationale/char_precision"] == 1
     assert "macro_f1" in found and "1 of 30 rows got no readable verdict" in shown
     assert shown.index("explanations against the dataset") < shown.index("predictions to judge")
 
 
 def test_verdicts_alone_have_no_rationale_and_load_no_encoder(halludial: str, tmp_path: Path) -> None:
     with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
+        engine = asking(server.url)
         where = [f"benchmark.path={halludial}", f"run_dir={tmp_path / 'run'}", "benchmark.bert_score.encoder=no/such"]
         evaluate_here("benchmark=halludial", *where, *engine)
-    assert not any(name.startswith("rationale/") for name in metrics(tmp_path / "run"))
+    assert not any("/rationale/" in name for name in values_of(tmp_path / "run"))
 
 
 def test_rows_that_lack_a_side_are_counted() -> None:
@@ -153,18 +112,8 @@ def test_rows_that_lack_a_side_are_counted() -> None:
         "3": Prediction(id="3", label=FAITHFUL, text="No, it says so."),
     }
     rows, notes = read_rationales(examples, said)
-    assert [note.partition(":")[0] for note in notes] == [
-        "1 of 4 rows have no target",
-        "1 of 4 rows got no reply in words",
-        "1 of 4 rows got no readable verdict",
-    ]
+    assert len(notes) == 3 and all(note.startswith("1 of 4 rows ") for note in notes)
     assert [(row.reply, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
-
-
-def test_a_message_of_failure_is_no_reason() -> None:
-    failed = {"1": Prediction(id="1", label=UNPARSED, text="the server said nothing for a long time")}
-    assert not has_rationales(failed)
-    assert has_rationales(failed | {"2": Prediction(id="2", label=FAITHFUL, text="No, all of it stands there.")})
 
 
 def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes() -> None:

@@ -69,11 +69,6 @@ def test_dialogues_are_judged_by_what_is_retrieved(language_models: dict[str, Pa
     assert bare != read
 
 
-def test_the_embedded_corpus_is_a_collection_too() -> None:
-    passages = read_passages("embedded")
-    assert len(passages) > 100 and len(set(passages)) == len(passages)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -22,21 +22,12 @@ def examples(count: int = 60, *, marked: bool = True, name: str = "begin") -> li
     for place in range(count):
         wrong = place % 2 == 0
         spans = (Span(start=25, end=31, label="evident_conflict"),) if wrong else ()
-        found.append(
-            Example(
-                id=f"{name}:{place}",
-                source=name,
-                split="test",
-                group=f"g{place // 3}",
-                knowledge=f"The Danube flows through ten countries, says book {place // 6}."
-                + " It does." * (place % 9),
-                history=tuple(Turn(speaker="user", text=f"Question {n}?") for n in range(place % 4)),
-                response=SENTENCE,
-                label=HALLUCINATED if wrong else FAITHFUL,
-                spans=spans if marked else None,
-                meta={"task": TASKS[place % 3 == 0], "model": f"writer-{place % 5}"},
-            )
-        )
+        history = tuple(Turn(speaker="user", text=f"Question {n}?") for n in range(place % 4))
+        known = f"The Danube flows through ten countries, says book {place // 6}." + " It does." * (place % 9)
+        names: dict[str, Any] = {"id": f"{name}:{place}", "source": name, "split": "test", "group": f"g{place // 3}"}
+        names |= {"label": HALLUCINATED if wrong else FAITHFUL, "spans": spans if marked else None}
+        meta = {"task": TASKS[place % 3 == 0], "model": f"writer-{place % 5}"}
+        found.append(Example(**names, knowledge=known, history=history, response=SENTENCE, meta=meta))
     return found
 
 

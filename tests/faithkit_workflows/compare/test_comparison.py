@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.records import HALLUCINATED, Prediction
+from faithkit.records import HALLUCINATED
 from faithkit.runs.reading import find_runs, name_runs_uniquely
 from faithkit.scores.board import mcnemar_test
 from faithkit_workflows.compare.comparison import compare_runs
@@ -134,38 +134,11 @@ def test_rows_of_one_id_with_different_texts_or_labels_are_not_compared(tmp_path
     assert sum("1 rows have another gold label or text" in problem for problem in report.problems) == 2
 
 
-def test_plain_predictions_take_gold_labels_from_other_files(two):
-    file = two / "bad" / "predictions" / "begin.jsonl"
-    write_jsonl(file, [Prediction.from_dict(row).to_dict() for row in read_jsonl(file)])
-    assert [pair.num_rows for pair in report_of(two).pairs] == [60]
-    other = two / "good" / "predictions" / "begin.jsonl"
-    write_jsonl(other, [Prediction.from_dict(row).to_dict() for row in read_jsonl(other)])
-    report = report_of(two)
-    assert not report.pairs and len(report.sets[0].systems) == 2
-    assert any("no row has a gold label" in problem for problem in report.problems)
-    assert any("have no texts" in problem for problem in report.problems)
-
-
-def test_only_the_best_of_many_runs_are_compared(tmp_path):
-    rows = examples()
-    for seed in range(4):
-        write_run(tmp_path / f"run{seed}", rows, judged(rows, 0.55 + seed / 10, 7))
-    report = report_of(tmp_path, num_compared=2)
-    assert [{pair.first, pair.second} for pair in report.pairs] == [{"run2", "run3"}]
-    assert any("the best 2 of 4" in problem for problem in report.problems)
-
-
-@pytest.mark.parametrize(
-    ("second", "config"),
-    [
-        ("halueval", {"benchmark": {"name": "halueval"}}),
-        ("embedded-begin", {"benchmark": {"name": "begin", "path": "embedded"}}),
-    ],
-)
-def test_runs_on_different_test_sets_are_not_paired(second, config, tmp_path):
-    for number, (name, options) in enumerate((("begin", {}), (second.removeprefix("embedded-"), config))):
-        rows = examples(name=name)
-        write_run(tmp_path / f"run{number}", rows, judged(rows, 0.8, 1), name=name, **options)
+@pytest.mark.parametrize(("second", "path"), [("halueval", {}), ("embedded-begin", {"path": "embedded"})])
+def test_runs_on_different_test_sets_are_not_paired(second, path, tmp_path):
+    for name, options in (("begin", {}), (second.removeprefix("embedded-"), {"benchmark": path})):
+        rows, block = examples(name=name), {"benchmark": {"name": name, **options["benchmark"]}} if options else {}
+        write_run(tmp_path / f"run-{name}-{bool(options)}", rows, judged(rows, 0.8, 1), name=name, **block)
     report = report_of(tmp_path)
     assert not report.pairs and {one.test_set.name for one in report.sets} == {"begin", second}
     assert set(report.metrics) == {"test/begin", f"test/{second}"}

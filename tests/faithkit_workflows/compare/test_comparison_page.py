@@ -57,13 +57,6 @@ def test_the_page_is_self_contained_and_escapes_data(page_file):
     assert len(block(page, "rows-0")) == 180
 
 
-@pytest.mark.slow
-def test_rows_on_which_runs_disagree_are_preferred(tmp_path, page_file):
-    page = write_report(page_file.parent / "runs", tmp_path / "few.html", max_rows=20)
-    rows = block(page, "rows-0")
-    assert len(rows) == 20 and all(len({verdict[0] for verdict in row["said"]}) > 1 for row in rows)
-
-
 @pytest.mark.parametrize("name", ["no rows", "one run", "nothing"])
 def test_a_page_is_written_whatever_is_missing(tmp_path, name):
     rows = examples(12)

@@ -23,19 +23,13 @@ from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
-from faithkit.scores.board import Pair
-from faithkit.statistics.bootstrap import Difference
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
-from faithkit_workflows.compare.model_comparison import (
-    ModelComparison,
-    compare_models,
-    describe_best,
-    describe_missing_rows,
-)
+from faithkit_workflows.compare.model_comparison import ModelComparison, compare_models
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
 from tests.running import ROOT, plain_config
 
 MODULE = "tests.faithkit_workflows.audit.faulty"
@@ -65,10 +59,9 @@ def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) ->
     return found
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "faithkit", "compare", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+def command(*arguments: str, script: str = "compare") -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "faithkit", script, *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,10 +71,8 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert accuracy.models[GOOD]["macro_f1"].value == 1 and accuracy.models[GOOD]["false_alarms"].value == 0
     assert set(accuracy.baselines) == {"word overlap", "response length", "boosted trees"}
     assert found.lines[0].startswith(f"{GOOD} is better than {LENGTH} (macro-F1 +")
-    assert (
-        found.lines[0].endswith("Holm's p <0.001), on 60 labelled rows.")
-        and "the strongest simple baseline" in found.lines[1]
-    )
+    assert "Holm's p <0.001), on 60 labelled rows." in found.lines[0]
+    assert "the strongest simple baseline" in found.lines[1]
     assert not found.to_label and not (tmp_path / TO_LABEL).exists()
     stored = json.loads((tmp_path / REPORT).read_text())
     assert stored["conclusion"] == found.lines and stored["models"][GOOD]["costs"]["rows"] == 59
@@ -95,29 +86,17 @@ def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
-    assert found.lines == [
-        f"{LENGTH} and {models[2]} agree least: on 0.0% of 60 rows (kappa 0.00); without labels nothing shows which is "
-        "right."
-    ]
+    assert f"{LENGTH} and {models[2]} agree least: on 0.0% of 60 rows (kappa 0.00)" in found.lines[0]
     path = tmp_path / "first" / TO_LABEL
-    with path.open(newline="") as file:
-        given_rows = list(csv.DictReader(file))
+    given_rows = sheet(path)
     assert len(given_rows) == 40 and not any(row["label"] for row in given_rows)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(given_rows[0]))
-        writer.writeheader()
-        writer.writerows({**row, "label": FAITHFUL if "90" in row["answer"] else HALLUCINATED} for row in given_rows)
+    fill_sheet(path, [{**row, "label": FAITHFUL if "90" in row["answer"] else HALLUCINATED} for row in given_rows])
     labels = path.read_bytes()
     assert "is kept" in compare(rows, tmp_path / "first", models).notes[-1] and path.read_bytes() == labels
     again = compare(path, tmp_path / "second", models)
     assert again.accuracy is not None and again.accuracy.num_rows == 40
     assert again.lines[0].startswith(f"{GOOD} is better than ") and "not shown" not in again.lines[0]
-    scored = subprocess.run(
-        [sys.executable, "-m", "faithkit", "score", str(path), f"run_dir={tmp_path / 'score'}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    scored = command(str(path), f"run_dir={tmp_path / 'score'}", script="score")
     assert "columns: knowledge=context response=answer label" in scored.stdout
 
 
@@ -129,16 +108,8 @@ def test_rows_to_label_keep_every_text(
     passages: list[str], question: str, answer: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("texts")
-    row = Example(
-        id="a:1",
-        source="own rows",
-        split="all",
-        group="g",
-        knowledge="\n\n".join(passages),
-        response=answer,
-        history=alternate([question]),
-        meta={PASSAGES: tuple(passages)},
-    )
+    texts = {"knowledge": "\n\n".join(passages), "response": answer, "history": alternate([question])}
+    row = Example(id="a:1", source="own rows", split="all", group="g", **texts, meta={PASSAGES: tuple(passages)})
     answers = [{"a:1": Prediction(id="a:1", label=label)} for label in (FAITHFUL, HALLUCINATED)]
     asked = [AskedModel(name=str(n), answers=one, problems=Counter(), costs={}) for n, one in enumerate(answers)]
     write_comparison(folder, compare_models([row], asked, num_to_label=5), {})
@@ -152,9 +123,7 @@ def test_some_labels_give_accuracy_on_these_rows_and_others_to_label(tmp_path: P
     path.write_text(path.read_text() + "A cat.,Is it?,A dog.,purple\n")
     found = compare(path, tmp_path, [GOOD, LENGTH])
     assert found.accuracy is not None and found.accuracy.num_rows == 12 and not found.accuracy.baselines
-    assert found.lines == [
-        "Too few rows to tell which model is better: 12 labelled rows; at least 30 in 10 groups are needed."
-    ]
+    assert "Too few rows to tell which model is better: 12 labelled rows; at least 30" in found.lines[0]
     assert found.notes[0].startswith("1 labels in the column label have no known meaning")
     assert "12 of 41 rows have a label" in found.notes[1]
     assert found.to_label and not {row.id for row in found.to_label} & {f"rows:{number}" for number in range(12)}
@@ -169,13 +138,6 @@ def test_labels_of_one_class_show_no_difference(tmp_path: Path) -> None:
     assert found.lines[0].endswith("label about 30 more rows to see a difference of 5 points.")  # 60 without one
     assert found.lines[1].startswith("All 30 labels are faithful: label hallucinated rows too")
     assert {row.label for row in found.to_label} == {None} and len(found.to_label) == 30
-
-
-def test_one_row_is_compared(tmp_path: Path) -> None:
-    found = compare(write_rows(tmp_path / "rows.csv", num_rows=1), tmp_path, [GOOD, LENGTH])
-    assert "agree on 100.0% of 1 rows;" in found.lines[0] and "kappa" not in found.agreements[GOOD, LENGTH]
-    found = compare(write_rows(tmp_path / "one.csv", num_rows=1, num_labels=1), tmp_path / "one", [GOOD, LENGTH])
-    assert found.lines[0].startswith("Too few rows to tell which model is better: 1 labelled rows;")
 
 
 def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) -> None:
@@ -193,40 +155,12 @@ def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) ->
         compare(path, tmp_path / "other", [GOOD, broken])
 
 
-def difference(value: float, margin: float, n: int = 100) -> Difference:
-    numbers = {"p_value": 0.5, "n": n, "num_groups": n, "higher_is_better": True}
-    return Difference(value=value, low=value - margin, high=value + margin, **numbers)
-
-
-def pair(second: str, value: float, margin: float, corrected: float) -> Pair:
-    found = {"macro_f1": difference(value, margin)}
-    return Pair("rows", "best", second, 100, 100, found, None, {"macro_f1": corrected})
-
-
-def test_a_difference_that_is_not_shown_says_how_many_labels_are_missing() -> None:
-    # A half interval of 10 points on 100 rows is one of 5 / 1.43 on 816 rows.
-    assert describe_missing_rows([difference(0.01, 0.1)]) == (
-        "label about 720 more rows to see a difference of 5 points"
-    )
-    assert describe_missing_rows([difference(0.2, 0.21)]).startswith("label about 130 more")
-    assert "would probably be seen" in describe_missing_rows([difference(0.01, 0.02)])
-    pairs = [pair("bad", 0.3, 0.1, 0.001), pair("twin", 0.01, 0.02, 1), pair("lucky", 0.11, 0.1, 0.08)]
-    text = describe_best("best", pairs)
-    assert text.startswith(
-        "best is better than bad (macro-F1 +30.0 [20.0, 40.0], Holm's p 0.001), "
-        "and equivalent (within 5 points) to twin (macro-F1 +1.0 [-1.0, 3.0], Holm's p 1.000), "
-        "and not shown to be better than lucky"
-    )
-    assert "[1.0, 21.0], Holm's p 0.080), on 100 labelled rows: label about 69 more rows" in text
-
-
 def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
     path, folder = write_rows(tmp_path / "rows.csv", num_rows=600), tmp_path / "run"
     slow, store = f"{MODULE}:slow", folder / VERDICTS / "2.jsonl"
     arguments = ["compare", str(path), f"models=[{GOOD},{slow}]", f"run_dir={folder}", "batch_size=1"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
+    line = [sys.executable, "-m", "faithkit", *arguments]
+    started = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not store.exists() or store.read_bytes().count(b"\n") < 20:
         time.sleep(0.02)
     started.send_signal(signal.SIGINT)
@@ -286,12 +220,6 @@ def test_a_resumed_comparison_reads_new_labels_and_refuses_new_texts(tmp_path: P
         compare(path, folder, [GOOD, LENGTH])
 
 
-def test_a_table_without_context_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("question,answer\nWhy?,So.\n")
-    done = command(str(tmp_path / "rows.csv"), f"models=[{GOOD},{LENGTH}]", f"run_dir={tmp_path / 'run'}")
-    assert done.returncode == 2 and "columns.knowledge=COLUMN" in done.stderr and len(done.stderr.splitlines()) <= 5
-
-
 def test_tokens_of_two_models_of_a_server_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_rows(tmp_path / "rows.csv", num_rows=6)
     with ChatServer(tells={"Yes": 0.7, "No": 0.3}, models=("one", "two")) as server:
@@ -315,9 +243,8 @@ def test_replies_from_the_cache_are_counted_and_said_to_be_free(tmp_path: Path) 
         found = compare(path, tmp_path / "run", list(map(str, files)))
     costs = [one.costs for one in found.asked]
     assert [(one["from_cache"], one["requests"]) for one in costs] == [(0, 6), (6, 0)]
-    assert [note for note in found.notes if "from the cache" in note] == [
-        f"{files[1]}: 6 replies came from the cache; its time and cost are those of the others only."
-    ]
+    (note,) = (note for note in found.notes if "from the cache" in note)
+    assert note.startswith(f"{files[1]}: 6 replies came from the cache")
 
 
 def spoiling(rows: list[dict[str, Any]]) -> list[float]:

@@ -7,8 +7,6 @@ import pytest
 from faithkit.runs.reading import find_runs
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
 from faithkit.statistics.metric import average_runs
-from faithkit_workflows.compare.comparison import compare_runs
-from faithkit_workflows.compare.comparison_page import write_comparison_page
 from faithkit_workflows.compare.sweep_ranking import rank_sweeps
 from tests.faithkit_workflows.sweep.sweeping import write_job
 
@@ -80,14 +78,3 @@ def test_a_damaged_record_and_runs_without_a_sweep_are_not_ranked(tmp_path):
     assert not sweeps and "its runs are not ranked" in problems[0]
     write_job(tmp_path / "plain" / "a", 0.5)
     assert rank_sweeps(find_runs(tmp_path / "plain")) == ([], [])
-
-
-def test_the_page_begins_with_the_sweep_and_escapes_names(tmp_path):
-    table = [({"lr": lr, "<b>": "<i>x"}, value) for lr, value in (("1", 0.5), ("2", 0.7), ("3", 0.6))]
-    folder = write_sweep_runs(tmp_path / "s", table)
-    write_comparison_page(
-        tmp_path / "page.html", compare_runs(find_runs(f"{folder}/*"), num_resamples=20), title="Runs"
-    )
-    page = (tmp_path / "page.html").read_text()
-    assert page.index('id="sweep-0"') < page.index('id="runs"')
-    assert "<i>x" not in page and "faithkit train" in page

@@ -18,14 +18,8 @@ def dialogue(name: str, *texts: str, split: str = "test") -> list[Example]:
     found = []
     for place in range(1, len(turns), 2):
         response, _, original = turns[place].text.partition("<")
-        values = {
-            "id": f"{name}:{place}",
-            "source": "s",
-            "split": split,
-            "group": name,
-            "history": tuple(turns[:place]),
-        }
-        found.append(Example(**values, knowledge="k", response=response, original=original or None))
+        values = {"id": f"{name}:{place}", "source": "s", "split": split, "group": name, "knowledge": "k"}
+        found.append(Example(**values, history=tuple(turns[:place]), response=response, original=original or None))
     return found
 
 

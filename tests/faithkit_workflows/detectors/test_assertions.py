@@ -52,9 +52,7 @@ def test_of_a_list_the_failing_ones_are_told_by_their_number() -> None:
     assert f"3. hallucinated, P(hallucinated) 0.900\n   response:  {answers[2]}" in told
 
 
-def test_a_path_is_loaded_once_and_passages_are_read_as_the_detector_reads_them(
-    trained_tagger: Path,
-) -> None:
+def test_a_path_is_loaded_once_and_passages_are_read_as_the_detector_reads_them(trained_tagger: Path) -> None:
     assertions._load.cache_clear()
     passages = ["The Danube is long.", KNOWN]
     tagged = Tagger.load(trained_tagger).predict(passages, SAID)

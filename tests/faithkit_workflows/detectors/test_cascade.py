@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from faithkit import Cascade
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit_workflows.detectors.cascade import (
-    EVERYTHING,
-    NOTHING,
-    Band,
-    RecordedPredictions,
-    choose_band_by_budget,
-    choose_band_by_precision,
-)
+from faithkit_workflows.detectors import cascade as module
+from faithkit_workflows.detectors.cascade import Band, RecordedPredictions, choose_band_by_budget
 from tests.data_modules.examples import example
 
 SHARES = st.floats(0, 1)
@@ -88,19 +82,20 @@ def test_the_band_of_a_budget_lies_around_the_threshold() -> None:
     band = choose_band_by_budget(found, 0.2)
     asked = [one.score for one in found if band.contains(one)]
     assert len(asked) == 9 and min(asked) < 0.3 < max(asked)  # type: ignore[type-var]
-    assert choose_band_by_budget(found, 1.0).contains(found[0]) and EVERYTHING.contains(found[-1])
-    assert not any(map(NOTHING.contains, found)) and not any(
-        map(choose_band_by_budget(predictions_of([0.5] * 9), 0.5).contains, predictions_of([0.5] * 9))
+    assert choose_band_by_budget(found, 1.0).contains(found[0]) and module.EVERYTHING.contains(found[-1])
+    equal = predictions_of([0.5] * 9)
+    assert not any(map(module.NOTHING.contains, found)) and not any(
+        map(choose_band_by_budget(equal, 0.5).contains, equal)
     )
 
 
 def test_the_band_of_a_precision_ends_where_the_cheap_detector_is_right_often_enough() -> None:
     scores, golds = [0.1, 0.2, 0.3, 0.6, 0.7, 0.8, 0.9], [False, False, True, False, True, True, True]
-    band = choose_band_by_precision(rows(golds), predictions_of(scores), 1.0)
+    band = module.choose_band_by_precision(rows(golds), predictions_of(scores), 1.0)
     assert [one.score for one in predictions_of(scores) if band.contains(one)] == [0.3, 0.6]
-    sure = choose_band_by_precision(rows([s > 0.5 for s in scores]), predictions_of(scores), 1.0)
+    sure = module.choose_band_by_precision(rows([s > 0.5 for s in scores]), predictions_of(scores), 1.0)
     assert not any(map(sure.contains, predictions_of(scores))), "nothing is asked of a detector that is always right"
-    wrong = choose_band_by_precision(rows([s < 0.5 for s in scores]), predictions_of(scores), 0.9)
+    wrong = module.choose_band_by_precision(rows([s < 0.5 for s in scores]), predictions_of(scores), 0.9)
     assert all(map(wrong.contains, predictions_of(scores))), "one that is always wrong is never trusted"
 
 
@@ -109,7 +104,7 @@ def test_outside_the_band_of_a_precision_calls_are_right_so_often(
     pairs: list[tuple[float, bool]], threshold: float, precision: float
 ) -> None:
     found, golds = predictions_of([score for score, _ in pairs], threshold), [gold for _, gold in pairs]
-    band = choose_band_by_precision(rows(golds), found, precision)
+    band = module.choose_band_by_precision(rows(golds), found, precision)
     for label in (HALLUCINATED, FAITHFUL):
         right = [
             gold == (label == HALLUCINATED)
@@ -120,31 +115,21 @@ def test_outside_the_band_of_a_precision_calls_are_right_so_often(
 
 
 def test_a_cascade_is_fitted_on_rows_without_asking_the_expensive_detector() -> None:
-    scores = [0.05, 0.4, 0.55, 0.95]
-    cheap, expensive = RecordedPredictions({one.id: one for one in predictions_of(scores)}), Expensive()
-    fitted = Cascade.fit(cheap, expensive, rows([False, True, False, True]), budget=0.5)
-    assert not expensive.asked and [fitted.band.contains(one) for one in predictions_of(scores)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-    strict = Cascade.fit(cheap, expensive, rows([False, True, False, True]), precision=1.0)
-    assert [strict.band.contains(one) for one in predictions_of(scores)] == [False, True, True, False]
+    found, expensive = predictions_of([0.05, 0.4, 0.55, 0.95]), Expensive()
+    for options in ({"budget": 0.5}, {"precision": 1.0}):
+        cheap = RecordedPredictions({one.id: one for one in found})
+        fitted = Cascade.fit(cheap, expensive, rows([False, True, False, True]), **options)
+        assert not expensive.asked and [fitted.band.contains(one) for one in found] == [False, True, True, False]
 
 
 def test_what_a_cascade_cannot_be_fitted_on_is_explained() -> None:
-    cheap = RecordedPredictions({"0": Prediction(id="0", label=FAITHFUL)})
-    with pytest.raises(UserError, match="a budget or a precision"):
-        Cascade.fit(cheap, Expensive(), rows([True]))
-    with pytest.raises(UserError, match="has no scores"):
-        Cascade.fit(cheap, Expensive(), rows([True]), budget=0.5)
-    with pytest.raises(UserError, match="no labelled row"):
-        Cascade.fit(
-            RecordedPredictions({"0": predictions_of([0.5])[0]}),
-            Expensive(),
-            [example(id="0", label=None)],
-            precision=0.9,
-        )
-    with pytest.raises(UserError, match="no rows to choose"):
-        Cascade.fit(cheap, Expensive(), [], budget=0.5)
+    unscored, scored = Prediction(id="0", label=FAITHFUL), predictions_of([0.5])[0]
+    cases: list[tuple[Prediction, list[Example], dict[str, float], str]] = [
+        (unscored, rows([True]), {}, "a budget or a precision"),
+        (unscored, rows([True]), {"budget": 0.5}, "has no scores"),
+        (scored, [example(id="0", label=None)], {"precision": 0.9}, "no labelled row"),
+        (unscored, [], {"budget": 0.5}, "no rows to choose"),
+    ]
+    for said, fit_on, options, words in cases:
+        with pytest.raises(UserError, match=words):
+            Cascade.fit(RecordedPredictions({"0": said}), Expensive(), fit_on, **options)

@@ -13,15 +13,8 @@ from critic.sequence.scorer import Critic
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
-from faithkit_workflows.detectors.entailment import (
-    ANSWERS,
-    MAX_TOKENS,
-    QUESTION,
-    CriticEntailment,
-    load_entailment,
-    match_nli_columns,
-)
-from tests.tiny import write_language_model, write_nli
+from faithkit_workflows.detectors.entailment import ANSWERS, MAX_TOKENS, QUESTION, CriticEntailment, load_entailment
+from tests.tiny import write_critic, write_language_model, write_nli
 
 PREMISES = ["the river is long", "a small dog lives in the city " * 8, "music is food", "the king plays"]
 TEXTS = st.text(max_size=60)
@@ -79,14 +72,9 @@ def test_the_critics_threshold_is_where_both_are_as_likely():
     assert found[:, NEUTRAL].tolist() == pytest.approx([0, 0.5, 9 / (9 + 0.25)], abs=1e-9)
 
 
-@pytest.mark.parametrize("labels", [["label_0", "label_1"], ["entailment", "entailment"], ["positive", "neutral"]])
-def test_models_of_other_labels_are_refused(labels):
+def test_models_of_other_labels_are_refused(tmp_path):
     with pytest.raises(UserError, match="not an NLI model"):
-        match_nli_columns(labels, "somewhere")
-
-
-def test_two_classes_are_entailment_and_the_rest():
-    assert match_nli_columns(["not_entailment", "entailment"], "somewhere") == [NEUTRAL, ENTAILMENT]
+        load_entailment(str(write_critic(tmp_path, "label_0", "label_1")), device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """A detector of another package, declared by an entry point, works wherever a detector is named."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import ROOT
+from tests.running import ROOT, values_of
 
 PACKAGE = '''
 from faithkit.scores.measures import Measure
@@ -60,28 +59,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(site: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *command], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    line = [sys.executable, "-W", "ignore", *command]
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done
 
 
 def test_evaluate_a_cascade_best_of_n_and_a_test_use_it(site: Path, tmp_path: Path) -> None:
     table = tmp_path / "labelled.csv"
-    rows = [
-        "k one,NO NO,hallucinated",
-        "k two,yes it is,faithful",
-        "k three,STOP,hallucinated",
-        "k four,it is,faithful",
-    ]
+    rows = ("k 1,NO NO,hallucinated", "k 2,yes it is,faithful", "k 3,STOP,hallucinated", "k 4,it is,faithful")
     table.write_text("\n".join(["knowledge,response,label", *rows]) + "\n")
     command = ["-m", "faithkit", "evaluate", "benchmark=pairs", f"benchmark.path={table}", "checkpoint=shouting:0.5"]
     done = run(site, tmp_path, *command, "run_dir=evaluated", "num_resamples=20")
     assert "plug-in broken (no_such_module:KIND) is left out: ModuleNotFoundError" in done.stderr
     assert "plug-in other (shouting:ASKS_BACK) is left out: it is no DetectorKind" in done.stderr
-    metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["metrics"]
-    assert metrics["test/pairs/accuracy"]["value"] == 1.0
+    assert values_of(tmp_path / "evaluated")["test/pairs/accuracy"] == 1.0
     code = """
 import pytest
 from faithkit import Cascade, assert_faithful

@@ -14,10 +14,8 @@ from faithkit.errors import UserError
 from faithkit.inference.text import Reply, Request
 from faithkit.published.known_detectors import known_detectors
 from faithkit.records import Example, Turn, number_passages, split_passages
-from faithkit.weights.resolve import resolve
 from faithkit_workflows.detectors.known import PromptedTagger
-from faithkit_workflows.detectors.loading import describe_detector, load_detector
-from faithkit_workflows.settings.engines import check_checkpoint
+from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
 from tests.faithkit.inference.server import ChatServer
 from tests.running import ROOT
@@ -175,22 +173,6 @@ def test_a_mistake_says_what_to_type(
     with pytest.raises(UserError) as caught:
         load(checkpoint.format(empty=tmp_path))
     assert words.format(empty=tmp_path) in str(caught.value)
-
-
-def test_a_mistyped_name_with_a_folder_gets_the_close_names() -> None:
-    with pytest.raises(UserError, match="did you mean minicheck-roberta-large or"):
-        resolve("minichek-roberta-large:FOLDER")
-
-
-def test_a_command_names_the_close_detectors_too() -> None:
-    [error] = check_checkpoint("checkpoint", "minichek-roberta-large:/tmp", "judge")
-    assert error.hint.startswith("did you mean minicheck-roberta-large or")
-
-
-def test_predictions_record_the_detector_and_its_weights(root: Path) -> None:
-    folder = write_known(root, "roberta-large-mnli", TEXTS, hidden_size=32)
-    [model] = describe_detector(f"roberta-large-mnli:{folder}")
-    assert model.kind == "roberta-large-mnli" and model.weights and model.threshold.startswith("0.5")
 
 
 def test_every_declaration_is_complete() -> None:

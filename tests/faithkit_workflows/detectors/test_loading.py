@@ -5,30 +5,16 @@ from typing import Any
 
 import pytest
 
-from critic import Critic, Tagger
 from data_modules.build import Benchmark, read_benchmark
-from data_modules.embedded.layouts import written_layout
 from data_modules.reading.exclude import Excluded
-from faithkit.detector import JUDGE
 from faithkit.errors import UserError
 from faithkit_workflows.benchmarks.configured import draw_prompt_examples
 from faithkit_workflows.detectors.loading import load_detector
-from faithkit_workflows.settings.engines import check_checkpoint
 from tests.critic.tagger.conftest import tagger_folder, write_tagger  # noqa: F401
-from tests.data_modules.examples import example
 from tests.faithkit.inference.server import ChatServer
-from tests.running import evaluate_here
+from tests.running import asking, evaluate_here
 
 OPTIONS: dict[str, Any] = {"precision": "32-true", "batch_tokens": None}
-
-
-def test_the_folder_says_which_detector_it_holds(trained: Path, tagger_folder: Path) -> None:  # noqa: F811
-    critic, tagger = (load_detector(str(path), **OPTIONS) for path in (trained, tagger_folder))
-    assert isinstance(critic, Critic) and isinstance(tagger, Tagger)
-    rows = [example(response="the king"), example(response="it is long")]
-    for detector in (critic, tagger):
-        predictions = list(detector.predict_examples(rows))
-        assert [p.id for p in predictions] == [e.id for e in rows] and all(p.label for p in predictions)
 
 
 def test_a_generator_is_no_detector(tiny_t5: Path) -> None:
@@ -36,12 +22,6 @@ def test_a_generator_is_no_detector(tiny_t5: Path) -> None:
         load_detector(str(tiny_t5), **OPTIONS)
     with pytest.raises(UserError, match="neither checkpoint nor predictions"):
         load_detector(None, **OPTIONS)
-
-
-@pytest.mark.parametrize("checkpoint", ["critic:runs/x", "tagger:runs/x", "judge:runs/x"])
-def test_a_kind_trained_here_is_named_by_its_folder_alone(checkpoint: str) -> None:
-    (problem,) = check_checkpoint("checkpoint", checkpoint, JUDGE)
-    assert problem.problem == "no such run or folder"
 
 
 BLOCK = {"name": "halludial", "path": "embedded", "split": None, "num_rows": 40, "on_bad_row": "stop", "options": {}}
@@ -67,22 +47,13 @@ def test_every_question_of_a_run_begins_with_the_same_examples(
 ) -> None:
     monkeypatch.setenv("KEY", "none")
     with ChatServer(answer=lambda messages, seed, sample: "Yes") as server:
-        evaluate_here(
-            "benchmark=halludial", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0", "seed=3",
-            "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.api_key_variable=KEY",
-            "engine.cache=null", "judge.examples=2", f"run_dir={tmp_path / 'run'}",
-        )  # fmt: skip
+        given = ["benchmark=halludial", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0", "seed=3"]
+        key = ["engine.api_key_variable=KEY", "judge.examples=2", f"run_dir={tmp_path / 'run'}"]
+        evaluate_here(*given, *asking(server.url, *key))
     beginnings = {content.split("Now the one that you are to judge:")[0] for content in server.contents}
     [beginning] = beginnings
     assert "\n\nYes\n\nExample 2\n\n" in beginning and beginning.endswith("\n\nNo\n\n")
     assert "examples in the prompt, of embedded-halludial/train: " in capsys.readouterr().err
-
-
-def test_a_corpus_without_training_rows_gets_examples_of_the_embedded_corpus() -> None:
-    block = {**BLOCK, "name": "diahalu", "path": written_layout("diahalu", {"test": 6}), "options": {}}
-    benchmark = read_benchmark(block)
-    [shot] = draw_prompt_examples(benchmark, block, "verdict", 1, seed=0)
-    assert shot.target == "Yes" and shot.response not in {example.response for example in benchmark.examples}
 
 
 def test_a_dataset_without_training_rows_is_told_how_to_go_on() -> None:

@@ -1,6 +1,6 @@
 """SelfCheckGPT and an examiner by the command line: with a server, with local models, and without any model."""
 
-import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ import pytest
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from tests.faithkit.inference.server import MODEL, ChatServer, refusal
-from tests.running import evaluate_here
+from faithkit.files.jsonl import read_jsonl
+from tests.faithkit.inference.server import ChatServer, refusal
+from tests.running import asking, evaluate_here
 from tests.tiny import write_nli
 
 QUIET = ("num_examples=0", "benchmark.num_rows=6")
-SERVER_VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
@@ -26,19 +26,17 @@ def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
-    for name in SERVER_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+def server(no_account: None) -> Iterator[ChatServer]:
     with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as running:
         yield running
 
 
-def asking(server: ChatServer, folder: Path) -> list[str]:
-    return ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", f"engine.cache={folder}/replies"]
+def asking_with_cache(server: ChatServer, folder: Path) -> list[str]:
+    return asking(server.url, cache=folder / "replies")
 
 
 def predictions(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / f"predictions/{name}.jsonl").read_text().splitlines()]
+    return list(read_jsonl(folder / f"predictions/{name}.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def test_a_server_is_asked_and_a_second_run_asks_nothing(
     options: list[str], server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written_layout("halueval", {"test": 12})
-    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking(server, tmp_path), *options]
+    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking_with_cache(server, tmp_path), *options]
     evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
     said = predictions(tmp_path / "run", "halueval")
     assert len(said) == 6 and all(row["score"] is not None for row in said)
@@ -65,13 +63,8 @@ def test_a_server_is_asked_and_a_second_run_asks_nothing(
 
 def test_a_dialogue_without_history_is_rephrased_at_each_temperature(server: ChatServer, tmp_path: Path) -> None:
     path = written_layout("diahalu", {"test": 12})
-    given = [
-        "benchmark=diahalu",
-        f"benchmark.path={path}",
-        *QUIET,
-        *asking(server, tmp_path),
-        "selfcheck.measure=ngram",
-    ]
+    asked = [*asking_with_cache(server, tmp_path), "selfcheck.measure=ngram"]
+    given = ["benchmark=diahalu", f"benchmark.path={path}", *QUIET, *asked]
     with pytest.raises(UserError, match=r"no row has a knowledge or a history(.|\n)*selfcheck.samples=rephrased"):
         evaluate_here(*given, f"run_dir={tmp_path / 'drawn'}")
     assert not server.asked
@@ -88,7 +81,7 @@ def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
     options: list[str], server: ChatServer, tmp_path: Path
 ) -> None:
     path = written_layout("halueval", {"test": 12})
-    asked = [*asking(server, tmp_path), "engine.concurrency=2"]
+    asked = [*asking_with_cache(server, tmp_path), "engine.concurrency=2"]
     given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asked, *options]
     server.always = lambda body: refusal(401, "no such key") if len(server.asked) > 10 else None
     with pytest.raises(UserError, match="key"):
@@ -115,31 +108,21 @@ def test_the_other_models_responses_need_no_language_model(measure: str, tiny_be
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["selfcheck.measure=nli", "selfcheck.samples=others"],
-            r"selfcheck.measure=nli needs selfcheck.nli\n.*data=snli",
-        ),
-        (["selfcheck.measure=ngram"], r"asks a language model, and none is named\n.*selfcheck.samples=others"),
-        (["examiner.turns=2"], r"examiner.turns needs engine"),
-        (["selfcheck.measure=ngram", "selfcheck.samples=others", "checkpoint={run}"], "measure and checkpoint exclude"),
-        (
-            ["selfcheck.measure=ngram", "examiner.turns=1", "engine=transformers", "engine.model={llama}"],
-            "exclude each other",
-        ),
-        (["selfcheck.measure=ngram", "selfcheck.temperature=[]"], "use a number above 0, or a list of them"),
-        (
-            ["selfcheck.measure=ngram", "engine=transformers", "engine.model={llama}", "engine.num_gpus=2"],
-            r"vLLM alone divides a model over GPUs, and engine.num_gpus is 2(.|\n)*engine=vllm",
-        ),
-        (["selfcheck.measure=ngrams"], r"selfcheck.measure is 'ngrams'\n.*did you mean ngram"),
-        (["selfcheck.measure=ngram", "selfcheck.samples=others"], "do not name the models that wrote them"),
+        ("measure=nli samples=others", r"selfcheck.measure=nli needs selfcheck.nli\n.*data=snli"),
+        ("measure=ngram", r"asks a language model, and none is named\n.*selfcheck.samples=others"),
+        ("examiner.turns=2", r"examiner.turns needs engine"),
+        ("measure=ngram samples=others checkpoint={run}", "measure and checkpoint exclude"),
+        ("measure=ngram examiner.turns=1 engine=transformers engine.model={llama}", "exclude each other"),
+        ("measure=ngram temperature=[]", "use a number above 0, or a list of them"),
+        ("measure=ngram engine=transformers engine.model={llama} engine.num_gpus=2", r"num_gpus is 2(.|\n)*=vllm"),
+        ("measure=ngrams", r"selfcheck.measure is 'ngrams'\n.*did you mean ngram"),
+        ("measure=ngram samples=others", "do not name the models that wrote them"),
     ],
 )
 def test_a_baseline_that_lacks_something_is_refused(
-    options: list[str], message: str, trained: Path, language_models: dict[str, Path], tmp_path: Path
+    options: str, message: str, trained: Path, language_models: dict[str, Path], tmp_path: Path
 ) -> None:
-    named = {"{run}": str(trained), "{llama}": str(language_models["llama"])}
-    given = [option.replace(key, value) for option in options for key, value in named.items() if key in option]
-    given += [option for option in options if "{" not in option]
+    line = re.sub(r"\b(measure|samples|temperature)=", r"selfcheck.\1=", options)
+    given = line.format(run=trained, llama=language_models["llama"]).split()
     with pytest.raises(UserError, match=message):
         evaluate_here("benchmark=embedded", "benchmark.options.num_test=8", *given, f"run_dir={tmp_path / 'run'}")

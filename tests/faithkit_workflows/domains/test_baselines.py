@@ -55,9 +55,8 @@ def fit(domains: Mapping[str, DomainRows], name: str, folder: Path) -> dict[str,
 
 
 def test_a_baseline_depends_neither_on_its_domain_nor_on_related_ones(tmp_path: Path) -> None:
-    read = read_all_domains(
-        plain_config("evaluate", "benchmark=domains", "benchmark.only=[xsum,snli,conjnli]")["benchmark"]
-    )
+    config = plain_config("evaluate", "benchmark=domains", "benchmark.only=[xsum,snli,conjnli]")
+    read = read_all_domains(config["benchmark"])
     pair = frozenset({"snli", "conjnli"})
     domains = read | {n: replace(read[n], domain=replace(read[n].domain, related_domains=pair)) for n in pair}
     turned = domains | {name: with_other_labels(domains[name]) for name in pair}

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.baselines.word_overlap import unsupported_share
-from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
-from faithkit_workflows.domains.baselines import DomainBaselines, Features
 from faithkit_workflows.domains.benchmark import count_test_accesses, is_test_access
 from faithkit_workflows.domains.domain_rows import read_all_domains, read_domains
 from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD
@@ -88,23 +86,6 @@ def test_accesses_to_embedded_rows_are_not_counted(
     before = count_test_accesses()
     run(tmp_path / "run", predictions, f"benchmark.part={HELD}", SETS)
     assert count_test_accesses() == before and "a test access" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_the_training_rows_of_baselines_can_be_limited(tmp_path: Path) -> None:
-    domains = read_all_domains(plain_config("evaluate", "benchmark=domains", SETS)["benchmark"])
-    sizes = {
-        limit: len(DomainBaselines(domains, Features(tmp_path), nli=None, max_fit_rows=limit).fit_rows["snli"])
-        for limit in (10, None)
-    }
-    assert 0 < sizes[10] <= 10 < sizes[None]
-
-
-def test_missing_predictions_are_an_error(predictions: Path, tmp_path: Path) -> None:
-    few = tmp_path / "few.jsonl"
-    few.write_text("".join(predictions.read_text().splitlines(keepends=True)[:-40]))
-    with pytest.raises(UserError, match="have no prediction"):
-        run(tmp_path / "run", few)
 
 
 def test_a_domain_can_have_another_nli_model() -> None:

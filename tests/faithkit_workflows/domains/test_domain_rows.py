@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from faithkit_workflows.domains.domain_rows import (
     read_domain,
     read_domains,
 )
-from faithkit_workflows.settings.benchmark_blocks import DEV, DOMAIN_PARTS, HELD, Domains
+from faithkit_workflows.settings.benchmark_blocks import DEV, HELD, Domains
 from tests.faithkit_workflows.domains.corpora import write_corpora
 from tests.running import plain_config
 
@@ -70,20 +69,6 @@ def test_the_halves_never_change(tmp_path: Path) -> None:
     held = sorted(row.id for row in rows.select_part(HELD).inputs)
     assert len(held) == 36
     assert hashlib.sha256("\n".join(held).encode()).hexdigest()[:16] == "fc22fbc09a5406e1"
-
-
-def test_max_rows_limits_each_half(tmp_path: Path) -> None:
-    domain = replace(read_domains(block()["domains"])["snli"], max_rows=4)
-    rows = read_domain(domain, str(write_corpora(tmp_path)))
-    assert [len(rows.select_part(part)) for part in DOMAIN_PARTS] == [4, 4, 8]
-
-
-def test_a_limit_keeps_whole_groups_of_the_same_rows(summaries: DomainRows) -> None:
-    dev = summaries.select_part(DEV)
-    some, more = dev.limit(len(dev) // 3), dev.limit(len(dev) // 2)
-    assert 0 < len(some) <= len(dev) // 3 and {row.id for row in some.inputs} < {row.id for row in more.inputs}
-    chosen = {row.group for row in some.inputs}
-    assert [row for row in dev.inputs if row.group in chosen] == list(some.inputs)
 
 
 def test_rows_whose_texts_another_domain_tests_are_not_used_for_training() -> None:

@@ -14,31 +14,13 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import CARD
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit_workflows.domains import baselines as module
-from faithkit_workflows.domains.baselines import (
-    ALL,
-    AUTHOR,
-    KNOWLEDGE,
-    LENGTH,
-    WORDS,
-    Features,
-    measure_response_only,
-    model_key,
-)
+from faithkit_workflows.domains.baselines import ALL, AUTHOR, LENGTH, WORDS, Features, measure_response_only, model_key
 from tests.tiny import write_bert
 
 
 def example(number: int, response: str, hallucinated: bool, **meta: str) -> Example:
-    label = HALLUCINATED if hallucinated else FAITHFUL
-    return Example(
-        id=str(number),
-        source="s",
-        split="t",
-        group=str(number // 2),
-        knowledge="k",
-        response=response,
-        label=label,
-        meta=meta,
-    )
+    values = {"id": str(number), "source": "s", "split": "t", "group": str(number // 2), "knowledge": "k"}
+    return Example(**values, response=response, label=HALLUCINATED if hallucinated else FAITHFUL, meta=meta)
 
 
 def draw_examples(num: int, response: dict[bool, str], seed: int = 0, **authors: dict[bool, str]) -> list[Example]:
@@ -47,9 +29,8 @@ def draw_examples(num: int, response: dict[bool, str], seed: int = 0, **authors:
     for i in range(num):
         wrong = draw.random() < 0.5
         words = " ".join(draw.choice("red blue green fox cat dog runs sits".split()) for _ in range(4))
-        found.append(
-            example(i, f"{words} {response[wrong]}".strip(), wrong, **{k: v[wrong] for k, v in authors.items()})
-        )
+        meta = {name: by_label[wrong] for name, by_label in authors.items()}
+        found.append(example(i, f"{words} {response[wrong]}".strip(), wrong, **meta))
     return found
 
 
@@ -64,7 +45,7 @@ def draw_examples(num: int, response: dict[bool, str], seed: int = 0, **authors:
 def test_features_that_predict_labels_are_found(kind: str, response: dict[bool, str], meta: Any) -> None:
     found = measure_response_only(draw_examples(80, response, **meta), num_resamples=50)
     assert found[kind].value > 0.95 and (found[ALL].value > 0.95 or kind == AUTHOR)
-    assert found[KNOWLEDGE].value == 0.5  # all of the same length
+    assert found[module.KNOWLEDGE].value == 0.5  # all of the same length
 
 
 def test_labels_that_depend_on_the_knowledge_are_not_predicted() -> None:

@@ -31,9 +31,8 @@ def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> Do
         }
 
     weak = Baseline(key="overlap", name="word overlap", predictions=predict(3.0), fitted_on="10 rows of others")
-    return DomainTest(
-        name=name, title=name, examples=examples, predictions=predict(noise), baselines=[weak], extra=extra
-    )
+    given = {"examples": examples, "predictions": predict(noise), "baselines": [weak]}
+    return DomainTest(name=name, title=name, extra=extra, **given)
 
 
 def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> None:
@@ -48,15 +47,6 @@ def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> N
     assert "whole/auroc" in metrics and any("clearly above on 2 of 2" in note for note in report.notes)
     text = render_text(*report.tables, width=120)
     assert "whole *" in text and "fitted on 10 rows of others" in text
-
-
-def test_predictions_without_scores_have_no_ranking_and_no_differences_in_it() -> None:
-    plain = domain("one", noise=0.3)
-    unscored = {id_: Prediction(id=id_, label=one.label) for id_, one in plain.predictions.items()}
-    test = DomainTest(name="one", title="one", examples=plain.examples, predictions=unscored, baselines=plain.baselines)
-    metrics = report_domains([test], title="t", num_resamples=20, num_examples=0).metrics
-    assert "one/macro_f1" in metrics and "mean/macro_f1" in metrics and "mean/overlap_auroc" in metrics
-    assert not [name for name in metrics if "difference" in name or "accuracy_at" in name or name == "mean/auroc"]
 
 
 def calibrated_outcomes(number: int, *, shift: float = 0.0, num: int = 300) -> Outcomes:

@@ -8,7 +8,7 @@ from typing import Any
 from faithkit.files.jsonl import read_jsonl
 from faithkit_workflows import construct
 from tests.faithkit.inference.server import ChatServer
-from tests.running import commanded, compose
+from tests.running import asking, commanded, compose
 
 WRITER, OTHER, JUDGE = "writer", "other", "judge"
 REPLY = "I heard that it was built by seven sailors."
@@ -34,11 +34,8 @@ def server(**options: Any) -> ChatServer:
 
 
 def overrides(served: ChatServer, folder: Path, *more: str) -> list[str]:
-    return [
-        *("engine=openai", f"engine.base_url={served.url}", f"engine.model={JUDGE}", f"models=[{WRITER},{OTHER}]"),
-        *(f"run_dir={folder}", f"engine.cache={folder.parent / 'replies.sqlite'}", "engine.max_retries=1"),
-        *("pipeline.embedded_rows={train: 60, test: 60}", *more),
-    ]
+    given = [f"models=[{WRITER},{OTHER}]", f"run_dir={folder}", "pipeline.embedded_rows={train: 60, test: 60}", *more]
+    return asking(served.url, "engine.max_retries=1", *given, model=JUDGE, cache=folder.parent / "replies.sqlite")
 
 
 def construct_here(*given: str) -> None:

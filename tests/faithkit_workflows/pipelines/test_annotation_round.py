@@ -24,16 +24,18 @@ def construct_here(*overrides):
         construct.main(compose("construct", *given))
 
 
+def agree(annotated, run):
+    given = (f"pipeline.annotations={annotated}", "pipeline.num_resamples=50", f"run_dir={run}")
+    construct_here("pipeline=agreement", *given)
+
+
 @pytest.fixture
 def rows(tmp_path):
     """Six answers, each with one marked span behind emoji and a Windows line break."""
     start = TEXT.index("wall")
     spans = [{"start": start, "end": start + 4, "label": "subtle_conflict"}]
-    answers = [
-        {"context": f"K {i}", "question": "Q?", "answer": f"{TEXT} {i}", "id": f"r{i}", "spans": spans}
-        for i in range(6)
-    ]
-    write_jsonl(tmp_path / "rows" / "test.jsonl", answers)
+    answers = ({"context": f"K {i}", "answer": f"{TEXT} {i}", "id": f"r{i}", "spans": spans} for i in range(6))
+    write_jsonl(tmp_path / "rows" / "test.jsonl", ({**row, "question": "Q?"} for row in answers))
     return tmp_path / "rows"
 
 
@@ -82,9 +84,7 @@ def test_the_whole_round(written, tmp_path, capsys):
 
     agreed = tmp_path / "agreed"
     capsys.readouterr()
-    construct_here(
-        "pipeline=agreement", f"pipeline.annotations={written}", "pipeline.num_resamples=50", f"run_dir={agreed}"
-    )
+    agree(written, agreed)
     output = capsys.readouterr().out
     assert "agreement on spans" in output and "agreement on labels" in output
     found = read_metrics(agreed / "metrics.json")
@@ -116,17 +116,12 @@ def test_a_project_that_was_cut_short_is_written_whole(written):
 
 def test_an_expert_among_the_annotators_has_the_last_word(written, tmp_path):
     export = export_of(written, tmp_path / "export.json")
+    given = (f"resume={written}", f"pipeline.export={export}", "pipeline.adjudicate=expert")
     with pytest.raises(UserError, match="no annotator of that name"):
-        construct_here(
-            f"resume={written}", f"pipeline.export={export}", "pipeline.adjudicate=expert", "pipeline.expert=stranger"
-        )
-    construct_here(
-        f"resume={written}", f"pipeline.export={export}", "pipeline.adjudicate=expert", "pipeline.expert='2'"
-    )
-    read = {
-        example.id: example
-        for example in read_block({"dataset": "ragtruth", "path": str(written / "benchmark"), "quality": "all"})
-    }
+        construct_here(*given, "pipeline.expert=stranger")
+    construct_here(*given, "pipeline.expert='2'")
+    block = {"dataset": "ragtruth", "path": str(written / "benchmark"), "quality": "all"}
+    read = {example.id: example for example in read_block(block)}
     assert not read["r1"].spans and read["r2"].meta["quality"] == "truncated"
 
 
@@ -136,13 +131,8 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
         write_jsonl(tmp_path / f"{name}.jsonl", answers)
     systems = f"{{good: {tmp_path / 'good.jsonl'}, bad: {tmp_path / 'bad.jsonl'}}}"
     run = tmp_path / "judged"
-    options = (
-        "pipeline.scheme=likert",
-        "pipeline.dataset=pairs",
-        f"pipeline.path={rows}",
-        f"pipeline.systems={systems}",
-    )
-    construct_here("pipeline=annotate", *options, f"run_dir={run}")
+    options = ("pipeline.scheme=likert", f"pipeline.path={rows}", f"pipeline.systems={systems}", f"run_dir={run}")
+    construct_here("pipeline=annotate", "pipeline.dataset=pairs", *options)
     tasks = json.loads((run / "project" / TASKS).read_text())
     assert [task["data"]["row"] for task in tasks[:2]] == ["r0@good", "r0@bad"]
     given = []
@@ -156,28 +146,22 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
         given.append([(1, results), (2, results)])
     construct_here(f"resume={run}", f"pipeline.export={exported(tasks, tmp_path / 'e.json', given)}")
     assert len(read_block({"dataset": "begin", "path": str(run / "benchmark")})) == 12
-    construct_here(
-        "pipeline=agreement",
-        f"pipeline.annotations={run}",
-        "pipeline.num_resamples=50",
-        f"run_dir={tmp_path / 'agreed'}",
-    )
-    output = capsys.readouterr().out
-    assert "scores by system" in output
+    agree(run, tmp_path / "agreed")
+    assert "scores by system" in capsys.readouterr().out
     metrics = read_metrics(tmp_path / "agreed" / "metrics.json")
     assert metrics["test/judged/faithful=Hallucination/bad/mean"]["value"] == 1
     compared = json.loads((tmp_path / "agreed" / "metrics.json").read_text())["meta"]["compared"]
     [against] = [row["to_best"] for row in compared if row["column"] == "cooperative" and "to_best" in row]
     assert against["value"] == -2 and against["p_wilcoxon"] < 0.05
+    behind = {row["system"] for row in compared if row["column"] == "faithful=Hallucination" and "to_best" in row}
+    assert behind == {"bad"}, "the lowest share is the best"
 
 
 def test_judgements_of_a_system_that_calls_rows_hallucinated_are_judged(tmp_path):
     rows = list(read_block({"dataset": "halludial", "path": "embedded", "split": "test", "num_rows": 6}))
     labels = ["hallucinated", "faithful", "hallucinated"] * 2
-    judged = [
-        {"id": row.id, "label": label, "text": f"No. {place}"}
-        for place, (row, label) in enumerate(zip(rows, labels, strict=True))
-    ]
+    pairs = enumerate(zip(rows, labels, strict=True))
+    judged = [{"id": row.id, "label": label, "text": f"No. {place}"} for place, (row, label) in pairs]
     write_jsonl(tmp_path / "judge.jsonl", judged)
     options = ("pipeline.dataset=halludial", "pipeline.scheme=halludial", "limit=6", "pipeline.only=hallucinated")
     run = tmp_path / "run"

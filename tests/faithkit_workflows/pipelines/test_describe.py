@@ -64,13 +64,6 @@ def test_the_counts_are_those_of_the_rows(tmp_path: Path) -> None:
     assert classes == found["basic"]["faithdial"]["counts"]["num_responses"]
 
 
-@pytest.mark.slow
-def test_the_embedded_corpus_has_no_published_figures(tmp_path: Path) -> None:
-    report = describe(tmp_path / "run", "diahalu", "embedded", *QUICK, "limit=50")
-    assert report.startswith("# embedded-diahalu") and "paper" not in report
-    assert "Only the first 50 rows were read" in report
-
-
 def test_the_page_needs_no_network_and_shows_text_as_text(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = embedded(tmp_path, "halludial")

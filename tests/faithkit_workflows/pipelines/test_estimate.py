@@ -11,7 +11,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit_workflows import construct
 from tests.faithkit.statistics.estimate_coverage import responses
-from tests.running import compose
+from tests.running import compose, metrics_of
 
 NAMES = {1.0: "hallucinated", 0.0: "faithful"}
 
@@ -20,8 +20,7 @@ def estimate(folder: Path, predictions: Path, *more: str) -> dict[str, Any]:
     """The metrics of a run, by their short names."""
     given = (f"pipeline.predictions={predictions}", f"run_dir={folder}", "pipeline.num_resamples=50", *more)
     construct.main(compose("construct", "pipeline=estimate", *given))
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
-    return {name.removeprefix(f"test/{predictions.stem}/"): metric for name, metric in found.items()}
+    return metrics_of(folder, f"test/{predictions.stem}/")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -50,16 +49,9 @@ def predictions(tmp_path: Path, truth: tuple[np.ndarray, np.ndarray]) -> Path:
     path = tmp_path / "verdicts.jsonl"
     with path.open("w") as file:
         for row, score in enumerate(truth[1]):
-            label = NAMES[float(score > 0.5)]
-            one = {
-                "id": f"r{row}",
-                "label": label,
-                "score": float(score),
-                "spans": [],
-                "text": "",
-                "group": f"d{row // 4}",
-            }
-            file.write(json.dumps(one | {"model": "ab"[row // 4 % 2], "response": f"It is so, {row}."}) + "\n")
+            one = {"id": f"r{row}", "label": NAMES[float(score > 0.5)], "score": float(score), "spans": []}
+            one |= {"text": "", "group": f"d{row // 4}", "model": "ab"[row // 4 % 2], "response": f"It is so, {row}."}
+            file.write(json.dumps(one) + "\n")
     return path
 
 
@@ -149,9 +141,7 @@ def test_a_wave_is_finished_before_the_next_is_drawn(
         estimate(tmp_path / "third", predictions, part("second", 5))
     part("second", 0)
     rows = rows_of(tmp_path / "second" / "part.csv")
-    halves = [
-        {**row, "label": "" if place % 2 == half else row["label"]} for half in (0, 1) for place, row in enumerate(rows)
-    ]
+    halves = [{**row, "label": ""} if n % 2 == half else row for half in (0, 1) for n, row in enumerate(rows)]
     shared = write(tmp_path / "shared.csv", halves)
     whole = estimate(tmp_path / "whole", predictions, f"pipeline.labels={tmp_path / 'second' / 'part.csv'}")
     assert estimate(tmp_path / "shared", predictions, f"pipeline.labels={shared}") == whole
@@ -175,17 +165,12 @@ def test_the_dataset_gives_groups_parts_and_texts(tmp_path: Path) -> None:
         estimate(tmp_path / "other", path, *given)
 
 
-def labelled(tmp_path: Path, truth: tuple[np.ndarray, np.ndarray], *rows: dict[str, Any]) -> Path:
-    given = [{"id": f"r{row}", "label": int(truth[0][row])} for row in range(0, 800, 13)]
-    return write(tmp_path / "labels.csv", [*given, *rows])
-
-
 def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(
     tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    labels = labelled(
-        tmp_path, truth, {"id": "x", "label": 1}, {"id": "r1", "label": ""}, {"id": "r0", "label": int(truth[0][0])}
-    )
+    more = [{"id": "x", "label": 1}, {"id": "r1", "label": ""}, {"id": "r0", "label": int(truth[0][0])}]
+    given = [{"id": f"r{row}", "label": int(truth[0][row])} for row in range(0, 800, 13)]
+    labels = write(tmp_path / "labels.csv", [*given, *more])
     found = estimate(tmp_path / "run", predictions, f"pipeline.labels={labels}")
     assert found["rate"]["low"] <= truth[0].mean() <= found["rate"]["high"]
     log = (tmp_path / "run" / "construct.log").read_text()
@@ -220,14 +205,11 @@ VERDICTS = {
 
 
 def test_labels_and_verdicts_that_cannot_be_used_are_refused(tmp_path: Path, predictions: Path) -> None:
-    for place, (problem, rows) in enumerate(LABELS.items()):
-        labels = write(tmp_path / f"labels{place}.csv", rows)
+    for place, (problem, rows) in enumerate([*LABELS.items(), *VERDICTS.items()]):
+        path = write(tmp_path / f"rows{place}.csv", rows)
+        given = (predictions, f"pipeline.labels={path}") if place < len(LABELS) else (path, "pipeline.label_next=1")
         with pytest.raises(UserError, match=problem):
-            estimate(tmp_path / f"run{place}", predictions, f"pipeline.labels={labels}")
-    for place, (problem, rows) in enumerate(VERDICTS.items()):
-        path = write(tmp_path / f"verdicts{place}.csv", rows)
-        with pytest.raises(UserError, match=problem):
-            estimate(tmp_path / f"other{place}", path, "pipeline.label_next=1")
+            estimate(tmp_path / f"run{place}", *given)
 
 
 def test_labels_of_one_class_give_an_exact_interval_and_no_correction(tmp_path: Path, predictions: Path) -> None:

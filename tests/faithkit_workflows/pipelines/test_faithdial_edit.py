@@ -9,22 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.official_layouts import write_faithdial
-from construction.sheet import write_sheet
 from data_modules.datasets.faithdial import FaithDial
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
+from faithkit.records import FAITHFUL
 from faithkit.words import longest_run
-from faithkit_workflows.pipelines.faithdial_edit import (
-    COLUMNS,
-    best_proposals,
-    check_candidate,
-    read_answers,
-    sheet_cells,
-)
+from faithkit_workflows.pipelines.faithdial_edit import best_proposals
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import (
     construct_here,
@@ -35,38 +27,26 @@ from tests.faithkit_workflows.pipelines.serving import (
     step_rows,
     steps,
 )
-from tests.running import temporary_folder
+from tests.running import asking, temporary_folder
 from tests.tiny import write_critic
 
 MODEL, SHEET = "editor", "proposals.csv"
 LAKE = "The lake of Orvel is ninety metres deep and lies on a plateau in the north."
 FIRST = (LAKE, "I swim there every summer!", "I cannot answer this, as I am a program, but its depth is ninety metres.")
 SECOND = ("I'm sorry, I cannot help with that.", "...", "Es ist ein See und er ist sehr tief und im Norden.")
-TURNS: list[dict[str, Any]] = [
-    {
-        "history": ["Tell me about the lake."],
-        "knowledge": LAKE,
-        "response": "I swim there every summer!",
-        "original_response": None,
-        "BEGIN": ["Hallucination"],
-        "VRM": ["Disclosure"],
-    },
-    {
-        "history": ["Tell me about the lake.", "I swim there every summer!", "Where is it?"],
-        "knowledge": LAKE,
-        "response": "People say that it is up on a plateau.",
-        "original_response": "In the south, near my house.",
-        "BEGIN": ["Hallucination", "Entailment"],
-        "VRM": [],
-    },
-    {
-        "history": ["Is it deep?"],
-        "knowledge": LAKE,
-        "response": "It is ninety metres deep.",
-        "original_response": None,
-        "BEGIN": ["Entailment"],
-        "VRM": [],
-    },
+SWIM, ORIGINAL = "I swim there every summer!", "In the south, near my house."
+
+
+def turn(history: list[str], response: str, original: str | None, *tags: str) -> dict[str, Any]:
+    texts = {"history": history, "knowledge": LAKE, "response": response, "original_response": original}
+    return {**texts, "BEGIN": list(tags), "VRM": []}
+
+
+ASKED = "Tell me about the lake."
+TURNS = [
+    turn([ASKED], SWIM, None, "Hallucination"),
+    turn([ASKED, SWIM, "Where is it?"], "People say: on a plateau.", ORIGINAL, "Hallucination", "Entailment"),
+    turn(["Is it deep?"], "It is ninety metres deep.", None, "Entailment"),
 ]
 
 
@@ -89,16 +69,8 @@ def data(folder: Path) -> Path:
 
 
 def editing(served: ChatServer, folder: Path, *more: str) -> list[str]:
-    return [
-        *("pipeline=faithdial_edit", "engine=openai", f"engine.base_url={served.url}", f"engine.model={MODEL}"),
-        *(
-            f"pipeline.path={data(folder.parent)}",
-            f"run_dir={folder}",
-            "engine.max_retries=1",
-            "engine.cache=null",
-            *more,
-        ),
-    ]
+    where = [f"pipeline.path={data(folder.parent)}", f"run_dir={folder}", "engine.max_retries=1", *more]
+    return ["pipeline=faithdial_edit", *asking(served.url, *where, model=MODEL)]
 
 
 def fill(folder: Path, **answers: tuple[str, str]) -> None:
@@ -122,7 +94,7 @@ def test_the_best_candidate_of_each_hallucinated_reply_is_proposed(built: Path) 
     assert first["proposal"].startswith("I cannot answer this") and first["candidate"] == f"{MODEL}-3"
     assert (first["faults"], first["copied_words"], first["accept"]) == ("", "3", "")
     # People had edited this one: their text is not what is edited, and no candidate can be used.
-    assert second["original"] == "In the south, near my house." and second["proposal"] == ""
+    assert second["original"] == ORIGINAL and second["proposal"] == ""
     assert "propose-editor-1: refusal" in second["faults"] and "empty" in second["faults"]
     result = manifest(built)["result"]
     assert result["candidates with the fault: copies"] == 1 and result["candidates with the fault: unchanged"] == 1
@@ -141,21 +113,15 @@ def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
     examples = list(read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport()))
     assert [example.label for example in examples] == ["faithful"] * 2
     assert examples[0].original == TURNS[0]["response"] and examples[0].response == sheet(folder / SHEET)[0]["proposal"]
-    assert examples[1].response == edited and examples[1].original == "In the south, near my house."
-    # Later histories contain the accepted text.
-    assert [turn.text for turn in examples[1].history] == [
-        "Tell me about the lake.",
-        examples[0].response,
-        "Where is it?",
-    ]
-    assert [row["accept"] for row in sheet(folder / SHEET)] == ["yes", "yes"] and sheet(folder / SHEET)[1][
-        "edit"
-    ] == edited
+    assert examples[1].response == edited and examples[1].original == ORIGINAL
+    said = [one.text for one in examples[1].history]
+    assert said == [ASKED, examples[0].response, "Where is it?"], "later histories contain the accepted text"
+    accepted = sheet(folder / SHEET)
+    assert [row["accept"] for row in accepted] == ["yes", "yes"] and accepted[1]["edit"] == edited
     fill(folder, first=("no", ""), second=("yes", edited))
     resume(folder)
-    assert [e.response for e in read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport())] == [
-        edited
-    ]
+    (example,) = read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport())
+    assert example.response == edited
 
 
 @pytest.mark.parametrize(
@@ -213,21 +179,6 @@ def test_the_longest_run_is_that_of_comparing_all_runs(first: list[str], second:
     assert longest_run(first, second) == max(map(len, runs(first) & runs(second)), default=0)
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "faults"),
-    [
-        ("I swim in it!", FAITHFUL, ["unchanged"]),
-        ("It is ninety metres deep and lies on it.", FAITHFUL, ["copies"]),
-        ("It is ninety metres deep and more.", FAITHFUL, []),
-        ("It is small.", HALLUCINATED, ["hallucinated"]),
-        ("It is deep.", None, ["no verdict"]),
-    ],
-)
-def test_a_candidate_is_checked(text: str, label: str | None, faults: list[str]) -> None:
-    prediction = Prediction(id="1", label=label, score=None)
-    assert check_candidate(row("1", text), prediction, max_copied_words=6)["faults"] == faults
-
-
 def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_shortest_copy() -> None:
     def of(key: str, *texts: tuple[list[str], float | None, int]) -> list[dict[str, Any]]:
         names = ("a", "b", "c")
@@ -243,26 +194,3 @@ def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_sho
     found = list(best_proposals([*fewest, *shortest, *none], ["a", "b", "c"]))
     assert [(one["key"], one.get("candidate")) for one in found] == [("1@x", "c"), ("2", "b"), ("3", None)]
     assert found[2]["failed"] == [f"propose-{name}: refusal" for name in "abc"]
-
-
-def test_answers_come_back_from_the_table_and_stay_in_it(tmp_path: Path) -> None:
-    path, shown = tmp_path / "proposals.csv", [row(str(i), f"Edit {i}.", faults=[], copied_words=0) for i in range(4)]
-    originals = {one["key"]: one["response"] for one in shown}
-    known = {"0": "Edit 0.", "1": "Mine.", "2": None}
-    write_sheet(path, COLUMNS, (sheet_cells(one, known) for one in shown))
-    answers, strange = read_answers(path, originals)
-    assert answers == known and not strange
-    assert read_answers(path, {"0": "another reply"}) == ({}, 3)
-
-
-def test_an_accepted_text_changes_later_histories_of_its_dialogue_alone(tmp_path: Path) -> None:
-    later = row(
-        "d:1", "", response="It is blue.", history=[["seeker", "Hi?"], ["wizard", "I swim in it."], ["seeker", "So?"]]
-    )
-    other = {**later, "key": "e:1", "dialogue": "e"}
-    rows = [row("d:0", ""), later, other]
-    counts = write_faithdial(tmp_path, "validation", rows, {"d:0": "One can swim.", "d:1": "Deep.", "e:1": "Very."})
-    assert counts == {"accepted edits": 3, "of them behind an edited turn": 1}
-    written = (tmp_path / "valid.json").read_text()
-    assert written.count("One can swim.") == 2 and written.count("I swim in it.") == 2
-    assert write_faithdial(tmp_path, "validation", rows, {}) == {} and not (tmp_path / "valid.json").exists()

@@ -52,18 +52,9 @@ def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_
 @pytest.mark.xdist_group("vllm-server")
 @needs_vllm
 def test_a_pipeline_runs_with_smollm2_through_vllm(tmp_path: Path) -> None:
-    cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
-    given = [
-        *(
-            "pipeline=spontaneous",
-            "engine=vllm",
-            *SMALL[1:],
-            ROWS,
-            "pipeline.weigh_verdicts=true",
-            "engine.max_length=1024",
-        ),
-        *("pipeline.max_judgement_tokens=30", "pipeline.language=null", "pipeline.max_new_tokens=120", cache),
-    ]
+    given = ["pipeline=spontaneous", "engine=vllm", *SMALL[1:], ROWS, f"engine.cache={tmp_path / 'replies.sqlite'}"]
+    given += ["engine.max_length=1024", "pipeline.max_judgement_tokens=30", "pipeline.max_new_tokens=120"]
+    given += ["pipeline.weigh_verdicts=true", "pipeline.language=null"]
 
     def construct(run: str) -> None:
         done = subprocess.run(

@@ -11,9 +11,9 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.words import unicode_words
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import construct_here, fill_sheet, manifest, resume, sheet, steps
+from tests.running import asking
 from tests.tiny import write_critic
 
 USER, FIRST, SECOND = "user", "first", "second"
@@ -36,11 +36,9 @@ def server(**options: Any) -> ChatServer:
 
 
 def given(served: ChatServer, folder: Path, *more: str) -> list[str]:
-    return [
-        *("pipeline=self_dialogue", "engine=openai", f"engine.base_url={served.url}", f"engine.model={USER}"),
-        *("pipeline.rounds=3", "pipeline.min_rounds=2", "limit=4", f"models=[{FIRST}]"),
-        *(f"run_dir={folder}", f"engine.cache={folder.parent / 'replies.sqlite'}", "engine.max_retries=1", *more),
-    ]
+    size = ["pipeline.rounds=3", "pipeline.min_rounds=2", "limit=4", f"models=[{FIRST}]", f"run_dir={folder}"]
+    asked = asking(served.url, "engine.max_retries=1", model=USER, cache=folder.parent / "replies.sqlite")
+    return ["pipeline=self_dialogue", *asked, *size, *more]
 
 
 def dialogues(folder: Path) -> dict[str, dict[str, Any]]:
@@ -67,12 +65,7 @@ def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.C
     for row in found.values():
         marks = [line.partition(":")[0] for line in row["text"].split("\n")]
         assert marks == ["A1", "B1", "A2", "B2", "A3", "B3"] and row["label"] == ""
-    assert {row["domain"] for row in found.values()} == {
-        "World Knowledge",
-        "Task-oriented Style",
-        "Chit-Chat",
-        "Reasoning",
-    }
+    assert len({row["domain"] for row in found.values()}) == 4
     examples = list(read_examples(DiaHalu(path=str(tmp_path / "run")), None, ReadReport()))
     assert len(examples) == 8 and {example.label for example in examples} == {None}
     assert {example.meta["model"] for example in examples} == {FIRST, SECOND}
@@ -80,11 +73,8 @@ def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.C
     asked = Counter(body["model"] for body in served.asked)
     # Both B say the same here, so that A is asked once for what follows.
     assert asked == {USER: 12, FIRST: 12, SECOND: 12}
-    chats = [body["messages"] for body in served.asked if body["model"] == FIRST]
-    assert any(
-        [m["role"] for m in chat] == ["system", "user", "assistant", "user", "assistant", "user"] for chat in chats
-    )
-    assert {chat[0]["role"] for chat in chats} == {"system"}
+    chats = [[m["role"] for m in body["messages"]] for body in served.asked if body["model"] == FIRST]
+    assert ["system", *["user", "assistant"] * 2, "user"] in chats and {chat[0] for chat in chats} == {"system"}
     assert "self-dialogues" in capsys.readouterr().out
 
 
@@ -180,13 +170,3 @@ def test_an_edit_without_its_round_is_refused_and_the_table_stays(tmp_path: Path
         with pytest.raises(UserError, match="round is 'two'"):
             resume(folder)
         assert "Hello there" in path.read_text()
-
-
-def test_a_dry_run_shows_prompts_of_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    construct_here(
-        *("pipeline=self_dialogue", "engine=openai", "engine.model=x", "dry_run=true", "limit=3", "pipeline.rounds=1"),
-        *("pipeline.min_rounds=1", f"run_dir={tmp_path / 'run'}"),
-    )
-    printed = capsys.readouterr().out
-    assert "A1, prompt 1 of 3" in printed and "B1-x, prompt 3 of 3" in printed and not (tmp_path / "run").exists()
-    assert "what it would ask" in printed and unicode_words(printed).count("customer") > 2

@@ -1,7 +1,6 @@
 """On a real cluster of three nodes: whoever dies, the scored shards are those of one worker that nothing befell."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -62,11 +61,6 @@ def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=environ, **pipes)
-
-
-def texts_of(path: Path) -> list[str]:
-    """The knowledge of a few rows, which no other row has."""
-    return [json.loads(line)["knowledge"] for line in path.read_text().splitlines()[:40]]
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:

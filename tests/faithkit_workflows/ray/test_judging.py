@@ -17,11 +17,7 @@ from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.ray.data import score, scored, write_shards
 from tests.running import ROOT, compose, plain_config
 
-
-@pytest.fixture(autouse=True)
-def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("no_account")
 
 
 @pytest.fixture

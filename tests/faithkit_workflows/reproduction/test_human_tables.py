@@ -8,7 +8,6 @@ import pytest
 
 from construction.annotation.schemes import SCHEMES
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.paper_tables import steps_of
 from faithkit_workflows.reproduction.reproduction_report import write_table
 from faithkit_workflows.reproduction.table_steps import PAPER, Place
 from tests.construction.annotated import exported
@@ -76,13 +75,3 @@ def test_stars_are_those_of_the_measured_difference(tmp_path: Path) -> None:
     found = cells(tmp_path, "faithdial_7")
     assert found["WoW: T5 cooperative"]["stars"] == "*" == found["WoW: T5 cooperative"]["paper_stars"]
     assert found["FaithDial: T5-InfoNCE cooperative"]["stars"] == ""
-
-
-def test_table_7_has_forms_for_the_eight_systems_of_the_paper() -> None:
-    table = all_tables(PAPER)["faithdial_7"]
-    forms = next(step for step in table.steps if step.name == "faithdial_7_forms")
-    assert len(forms.steps) == 8 and "pipeline.sample=200" in forms.arguments
-    assert len(table.cells) == 48 + 6 and all(cell.result is not None for cell in table.cells)
-    order = [step.name for step in steps_of(table)]
-    assert order.index("generator_t5_infonce_faithdial") < order.index("faithdial_7_forms")
-    assert order[-2:] == ["faithdial_7_answers", "faithdial_7_agreement"]

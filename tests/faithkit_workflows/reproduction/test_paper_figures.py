@@ -7,7 +7,7 @@ import pytest
 from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.results import write_results
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics, read_recalls, read_topics
+from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics
 from faithkit_workflows.reproduction.paper_tables import all_results
 from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place
@@ -29,14 +29,6 @@ def write_recalls(folder: Path, **recalls: float) -> None:
         for kind, value in recalls.items()
     }
     write_results(folder / "metrics.json", metrics, {})
-
-
-def test_recalls_are_in_the_order_of_the_paper(tmp_path: Path) -> None:
-    write_recalls(tmp_path / "run", subtle_baseless=0.2, evident_conflict=0.8, other=0.5)
-    found = read_recalls(tmp_path / "run")
-    recalls = [(kind, one.value) for kind, one in found.items()]
-    assert recalls == [("evident_conflict", 0.8), ("subtle_baseless", 0.2), ("other", 0.5)]
-    assert read_recalls(tmp_path / "none") == {}
 
 
 def test_a_figure_is_drawn_without_the_systems_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,16 +63,3 @@ def test_topics_of_predictions_are_counted_and_plotted(tmp_path: Path) -> None:
     path = plot_topics({"a judge": counts, "another": {}}, tmp_path / "topics.png")
     assert path is not None and path.read_bytes().startswith(PNG)
     assert plot_topics({"another": {}}, tmp_path / "none.png") is None
-
-
-def test_dialogues_of_the_embedded_corpus_have_topics(tmp_path: Path) -> None:
-    topics = read_topics(Place(scale=LOCAL, out=tmp_path))
-    assert len(topics) > 100 and len(set(topics.values())) > 10
-
-
-def test_every_figure_names_its_paper_and_number() -> None:
-    figures = [result for result in all_results(LOCAL).values() if isinstance(result, Figure)]
-    for figure in figures:
-        assert figure.citation.endswith(f"Figure {figure.name.rpartition('_')[2]}")
-        assert set(figure.used) <= {step.name for step in figure.steps}
-    assert len({figure.name for figure in figures}) == len(figures) > 3

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import judge
-from faithkit_workflows import reproduce
 from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, WITHIN, Cell, Metric, Table
 from faithkit_workflows.reproduction.paper_tables import all_steps
 from faithkit_workflows.reproduction.reproduction_report import build_comparison_table, compare_table
@@ -22,7 +21,6 @@ from faithkit_workflows.reproduction.table_steps import (
 )
 from tests.faithkit_workflows.reproduction.test_running import refusal
 from tests.faithkit_workflows.reproduction.test_tables import all_tables
-from tests.running import compose
 
 ASKED = Step(
     name="asked",
@@ -101,9 +99,3 @@ def test_a_folder_that_cannot_be_used_is_refused_before_any_step(tmp_path: Path,
     (prompts / "dialhalu").mkdir()
     told = refusal("table=diahalu_3", f"prompts={prompts}")
     assert "no paper has prompts in dialhalu" in told and "did you mean diahalu" in told
-
-
-def test_the_plan_shows_the_prompts(prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("table=ragtruth_5", f"prompts={prompts}", "dry_run=true", f"out={tmp_path / 'out'}")
-    reproduce.main(compose("reproduce", *options))
-    assert f"judge.prompts={prompts}/ragtruth" in capsys.readouterr().out

@@ -10,47 +10,19 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.cells import (
-    ABOVE,
-    BELOW,
-    NOT_COMPARABLE,
-    WITHIN,
-    Cell,
-    Count,
-    Difference,
-    Estimate,
-    Metric,
-    Share,
-    Table,
-    Whole,
-    compare_with_published,
-    count_digits,
-)
+from faithkit_workflows.reproduction import cells as c
+from faithkit_workflows.reproduction import table_steps as steps
 from faithkit_workflows.reproduction.paper_tables import select_results
 from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
 from faithkit_workflows.reproduction.table_files import list_names
-from faithkit_workflows.reproduction.table_steps import (
-    BEGUN,
-    DONE,
-    LOCAL,
-    NEW,
-    PAPER,
-    Place,
-    Step,
-    find_blocked_steps,
-    hardware_arguments,
-    read_record,
-    run_steps,
-    step_state,
-)
-from tests.running import ROOT, compose
+from faithkit_workflows.reproduction.table_steps import LOCAL, PAPER, Place, Step
+from tests.running import ROOT, compose, plain_config
 
 
 def run_faithkit(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -125,10 +97,9 @@ def test_a_command_with_hardware_is_one_that_its_script_takes(table: str) -> Non
     given = compose("train", "model=critic", "trainer=fsdp", "trainer.devices=2").trainer
     place = Place(scale=PAPER, out=Path("out"), trainer=dict(given), engine={"num_gpus": 8, "memory_fraction": 0.8})
     for step in select_results([table], PAPER)[0].steps:
-        if hardware := hardware_arguments(step, place):
+        if hardware := steps.hardware_arguments(step, place):
             arguments = [*step.arguments, "scale=paper", *hardware]
-            config = OmegaConf.to_container(compose(step.script, *arguments), resolve=True)
-            assert isinstance(config, dict)
+            config = plain_config(step.script, *arguments)
             if "engine=auto" in arguments:
                 assert config["engine"]["num_gpus"] == 8
             else:
@@ -185,54 +156,48 @@ def test_a_table_states_the_rows_that_were_left_out(tmp_path: Path, capsys: pyte
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
 WIDTHS = st.floats(0, 1e3, allow_nan=False)
 DIGITS = st.integers(0, 4)
-OPPOSITE = {ABOVE: BELOW, BELOW: ABOVE, WITHIN: WITHIN}
+OPPOSITE = {c.ABOVE: c.BELOW, c.BELOW: c.ABOVE, c.WITHIN: c.WITHIN}
 
 
 @st.composite
-def estimates(draw: st.DrawFn) -> Estimate:
+def estimates(draw: st.DrawFn) -> c.Estimate:
     value = draw(NUMBERS)
     if draw(st.booleans()):
-        return Estimate(value=value)
-    return Estimate(value=value, low=value - draw(WIDTHS), high=value + draw(WIDTHS))
+        return c.Estimate(value=value)
+    return c.Estimate(value=value, low=value - draw(WIDTHS), high=value + draw(WIDTHS))
 
 
 @given(estimates(), NUMBERS, DIGITS)
-def test_a_mirrored_pair_has_the_opposite_verdict(ours: Estimate, published: float, digits: int) -> None:
-    mirrored = Estimate(
+def test_a_mirrored_pair_has_the_opposite_verdict(ours: c.Estimate, published: float, digits: int) -> None:
+    mirrored = c.Estimate(
         value=-ours.value, low=None if ours.high is None else -ours.high, high=None if ours.low is None else -ours.low
     )
     assert (
-        compare_with_published(mirrored, -published, digits=digits)
-        == OPPOSITE[compare_with_published(ours, published, digits=digits)]
+        c.compare_with_published(mirrored, -published, digits=digits)
+        == OPPOSITE[c.compare_with_published(ours, published, digits=digits)]
     )
 
 
 @given(NUMBERS, DIGITS)
 def test_the_figure_that_was_rounded_is_within(value: float, digits: int) -> None:
-    assert compare_with_published(Estimate(value=value), round(value, digits), digits=digits) == WITHIN
+    assert c.compare_with_published(c.Estimate(value=value), round(value, digits), digits=digits) == c.WITHIN
 
 
 @given(estimates(), NUMBERS, DIGITS)
-def test_outside_of_interval_and_rounding_it_is_above_or_below(ours: Estimate, published: float, digits: int) -> None:
+def test_outside_of_interval_and_rounding_it_is_above_or_below(ours: c.Estimate, published: float, digits: int) -> None:
     low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
     away = 10.0**-digits + 1e-6 * max(1, abs(published))
     assume(published > high + away or published < low - away)
-    assert compare_with_published(ours, published, digits=digits) == (BELOW if published > high else ABOVE)
+    assert c.compare_with_published(ours, published, digits=digits) == (c.BELOW if published > high else c.ABOVE)
 
 
 @given(estimates(), st.floats(0, 1), DIGITS, WIDTHS)
-def test_a_wider_interval_never_leaves_within(ours: Estimate, place: float, digits: int, more: float) -> None:
+def test_a_wider_interval_never_leaves_within(ours: c.Estimate, place: float, digits: int, more: float) -> None:
     low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
     published = min(max(low + place * (high - low), low), high)
-    assert compare_with_published(ours, published, digits=digits) == WITHIN
-    wider = Estimate(value=ours.value, low=low - more, high=high + more)
-    assert compare_with_published(wider, published, digits=digits) == WITHIN
-
-
-def test_digits_are_those_of_the_whole_column() -> None:
-    assert count_digits([52.0, 51.84, None]) == 2
-    assert count_digits([100.0, 0.2]) == 1
-    assert count_digits([748, 12]) == 0
+    assert c.compare_with_published(ours, published, digits=digits) == c.WITHIN
+    wider = c.Estimate(value=ours.value, low=low - more, high=high + more)
+    assert c.compare_with_published(wider, published, digits=digits) == c.WITHIN
 
 
 DESCRIBE = Step(
@@ -251,59 +216,59 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def cell(result: object, published: float | None = 10.0, why: str = "") -> Cell:
-    return Cell(row="row", column="column", published=published, digits=1, result=result, why=why)  # type: ignore[arg-type]
+def cell(result: object, published: float | None = 10.0, why: str = "") -> c.Cell:
+    return c.Cell(row="row", column="column", published=published, digits=1, result=result, why=why)  # type: ignore[arg-type]
 
 
-def table(*cells: Cell, steps: tuple[Step, ...] = (DESCRIBE,), whole: int | None = None) -> Table:
+def table(*cells: c.Cell, steps: tuple[Step, ...] = (DESCRIBE,), whole: int | None = None) -> c.Table:
     counted = ("basic", "all", "counts", "num_responses")
-    return Table(
+    return c.Table(
         name="diahalu_2",
         title="title",
         published="diahalu_counts",
         cells=cells,
         steps=steps,
-        whole=None if whole is None else Whole(step="describe", count=counted, number=whole, unit="dialogues"),
+        whole=None if whole is None else c.Whole(step="describe", count=counted, number=whole, unit="dialogues"),
     )
 
 
-RATE = Metric("describe", "all/diahalu/rate")
-NUMBER = Count("describe", ("basic", "all", "counts", "num_responses"))
+RATE = c.Metric("describe", "all/diahalu/rate")
+NUMBER = c.Count("describe", ("basic", "all", "counts", "num_responses"))
 
 
 @pytest.mark.slow
 def test_a_step_is_run_once_and_resumed(corpora: Path, tmp_path: Path) -> None:
     place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
-    assert step_state(DESCRIBE, place) == NEW
-    assert run_steps([DESCRIBE], place) == {}
-    record = read_record(DESCRIBE, place)
+    assert steps.step_state(DESCRIBE, place) == steps.NEW
+    assert steps.run_steps([DESCRIBE], place) == {}
+    record = steps.read_record(DESCRIBE, place)
     assert record and record.ended and record.cpu_seconds and record.cpu_seconds > 0
     found = {one.cell.result: one for one in compare_table(table(cell(RATE), cell(NUMBER, 40.0), whole=40), place, {})}
-    assert found[NUMBER].verdict == WITHIN and found[RATE].verdict == ABOVE
+    assert found[NUMBER].verdict == c.WITHIN and found[RATE].verdict == c.ABOVE
     part = {one.cell.result: one for one in compare_table(table(cell(RATE), cell(NUMBER, 41.0), whole=41), place, {})}
-    assert (part[NUMBER].verdict, part[NUMBER].why) == (NOT_COMPARABLE, "here are 40 dialogues, in the paper 41")
-    assert part[RATE].verdict == ABOVE  # a share of a part has an interval, and can be compared
+    assert (part[NUMBER].verdict, part[NUMBER].why) == (c.NOT_COMPARABLE, "here are 40 dialogues, in the paper 41")
+    assert part[RATE].verdict == c.ABOVE  # a share of a part has an interval, and can be compared
 
     written = (place.folder("describe") / "metrics.json").stat().st_mtime_ns
-    assert run_steps([DESCRIBE], place) == {}
+    assert steps.run_steps([DESCRIBE], place) == {}
     assert (place.folder("describe") / "metrics.json").stat().st_mtime_ns == written
     with pytest.raises(UserError, match="other settings"):
-        step_state(DESCRIBE, Place(scale=LOCAL, out=tmp_path, data_dir=corpora, seed=1))
+        steps.step_state(DESCRIBE, Place(scale=LOCAL, out=tmp_path, data_dir=corpora, seed=1))
 
     kept = place.folder("describe").with_name("describe.json")
     kept.write_text(json.dumps({"command": list(record.command)}))  # as a kill leaves it
-    assert step_state(DESCRIBE, place) == BEGUN
-    assert run_steps([DESCRIBE], place) == {} and step_state(DESCRIBE, place) == DONE
+    assert steps.step_state(DESCRIBE, place) == steps.BEGUN
+    assert steps.run_steps([DESCRIBE], place) == {} and steps.step_state(DESCRIBE, place) == steps.DONE
 
 
 def test_a_failed_step_stops_only_the_steps_that_need_it(tmp_path: Path) -> None:
     place = Place(scale=LOCAL, out=tmp_path)
     wrong = Step(name="wrong", script="construct", arguments=("pipeline=describe", "pipeline.dataset=none_such"))
     needing = Step(name="needing", script="evaluate", arguments=("benchmark=begin",), steps={"checkpoint": "wrong"})
-    without = run_steps([wrong, needing], place)
+    without = steps.run_steps([wrong, needing], place)
     assert "failed with exit code 2" in without["wrong"] and without["needing"] == without["wrong"]
     assert "none_such" in (tmp_path / "steps" / "wrong.log").read_text("utf-8")
-    (one,) = compare_table(table(cell(Metric("needing", "test/begin/f1")), steps=(wrong, needing)), place, without)
+    (one,) = compare_table(table(cell(c.Metric("needing", "test/begin/f1")), steps=(wrong, needing)), place, without)
     assert (one.verdict, one.why) == (NOT_RUN, without["wrong"])
 
 
@@ -319,14 +284,14 @@ def test_figures_that_are_not_comparable_have_no_verdict(tmp_path: Path, corpora
         (folder / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
     name = "test/diahalu/f1"
     cells = [
-        cell(Metric("scored", name)),
-        cell(Metric("small", name)),
-        cell(Metric("scored", name), None, why="the figure is not at hand"),
-        cell(Metric("scored", "test/diahalu/recall")),
+        cell(c.Metric("scored", name)),
+        cell(c.Metric("small", name)),
+        cell(c.Metric("scored", name), None, why="the figure is not at hand"),
+        cell(c.Metric("scored", "test/diahalu/recall")),
         cell(None, why="people judged these"),
     ]
     found = compare_table(table(*cells, steps=(trained, scored, small)), place, {})
-    assert [one.verdict for one in found] == [NOT_COMPARABLE] * 3 + [NOT_RUN] * 2
+    assert [one.verdict for one in found] == [c.NOT_COMPARABLE] * 3 + [NOT_RUN] * 2
     reasons = [one.why for one in found]
     assert reasons[0] == "the embedded corpus in place of wow" and reasons[1:3] == ["a small one", cells[2].why]
     assert "no such figure" in reasons[3] and reasons[4] == "people judged these"
@@ -342,27 +307,15 @@ def test_a_figure_of_unread_replies_is_not_shown(tmp_path: Path, corpora: Path) 
     metrics |= {f"test/diahalu/{part}f1": {"value": 0.1} for part in (*rates, "model/a/")}
     place.folder("asked").mkdir(parents=True)
     (place.folder("asked") / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
-    cells = [cell(Metric("asked", f"test/diahalu/{part}f1")) for part in (*rates, "model/a/")]
-    cells.append(cell(Metric("asked", "test/diahalu/domain/chat/f1", of_baseline=True)))
+    cells = [cell(c.Metric("asked", f"test/diahalu/{part}f1")) for part in (*rates, "model/a/")]
+    cells.append(cell(c.Metric("asked", "test/diahalu/domain/chat/f1", of_baseline=True)))
     found = compare_table(table(*cells, steps=(step,)), place, {})
     assert [one.unparsed for one in found] == [0.3, 0.6, 0.02, 0.3, 0.0], "of its part, or of all rows"
-    assert [one.verdict for one in found] == [WITHIN, NOT_COMPARABLE, WITHIN, WITHIN, WITHIN]
+    assert [one.verdict for one in found] == [c.WITHIN, c.NOT_COMPARABLE, c.WITHIN, c.WITHIN, c.WITHIN]
     assert found[1].why == "60% of the replies could not be read as a verdict"
     shown = build_comparison_table(table(*cells), found, "")
     assert [str(value) for value in shown.columns[2].cells] == ["10.0", "-", "10.0", "10.0", "10.0"]
     assert "unparsed: 30% of the replies of row" in str(shown.caption)
-
-
-def test_missing_corpora_and_paid_servers_block_steps_at_the_papers_scale() -> None:
-    place = Place(scale=PAPER, out=Path("out"))
-    hub = Step(name="hub", script="train", arguments=(), corpora={"data.path": "faithdial"})
-    missing = Step(name="missing", script="evaluate", arguments=(), corpora={"p": "ragtruth"}, steps={"c": "hub"})
-    needing = Step(name="needing", script="evaluate", arguments=(), steps={"c": "missing"})
-    paid = Step(name="paid", script="evaluate", arguments=(), server="a server")
-    found = find_blocked_steps([hub, missing, needing, paid], place)
-    assert found["missing"] == found["needing"] == "ragtruth is missing below data_dir"
-    assert "hosted=true" in found["paid"] and "hub" not in found
-    assert "paid" not in find_blocked_steps([paid], Place(scale=PAPER, out=Path("out"), hosted=True))
 
 
 def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Path) -> None:
@@ -373,13 +326,15 @@ def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Pat
     for step, metrics in measured.items():
         (tmp_path / step).mkdir()
         (tmp_path / step / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
-    both = Difference(Metric("after", "test/a/b", factor=1), "before").read(tmp_path / "after")
+    both = c.Difference(c.Metric("after", "test/a/b", factor=1), "before").read(tmp_path / "after")
     assert both and (both.value, both.low, both.high) == pytest.approx((4, 4 - 18**0.5, 4 + 32**0.5))
-    assert Difference(Metric("after", "test/a/c", factor=1), "before").read(tmp_path / "after") == Estimate(value=4)
+    assert c.Difference(c.Metric("after", "test/a/c", factor=1), "before").read(tmp_path / "after") == c.Estimate(
+        value=4
+    )
     (tmp_path / "corpus.json").write_text(json.dumps({"classes": {"a": {"x": 1, "y": 3}}, "counts": {"n": 10, "k": 0}}))
-    share = Share("s", ("classes", "a"), "x").read(tmp_path)
+    share = c.Share("s", ("classes", "a"), "x").read(tmp_path)
     assert share and (share.value, share.n) == (25.0, 4) and share.low and share.high and share.low < 25 < share.high
-    none = Share("s", ("counts",), "k", of="n").read(tmp_path)
+    none = c.Share("s", ("counts",), "k", of="n").read(tmp_path)
     assert none and none.value == none.low == 0.0 and none.n == 10
-    assert Share("s", ("classes", "b"), "x").read(tmp_path) is None
-    assert Difference(Metric("s", "test/a/b"), "t").read(tmp_path) is None
+    assert c.Share("s", ("classes", "b"), "x").read(tmp_path) is None
+    assert c.Difference(c.Metric("s", "test/a/b"), "t").read(tmp_path) is None

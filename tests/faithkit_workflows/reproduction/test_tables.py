@@ -19,7 +19,7 @@ from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.reproduction.cells import Difference, Metric, Table
 from faithkit_workflows.reproduction.paper_tables import all_results, all_steps, steps_of
-from faithkit_workflows.reproduction.table_files import FILES, Fields, list_names, select_scale
+from faithkit_workflows.reproduction.table_files import FILES
 from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
 from tests.pages.reading import blocks
@@ -30,6 +30,7 @@ SETTINGS = {
     "construct": "faithkit_workflows.settings.construction:ConstructSettings",
 }
 SCALES = (LOCAL, PAPER)
+CHAR = "metric: test/ragtruth/{part}char"
 
 
 def all_tables(scale: str) -> dict[str, Table]:
@@ -54,11 +55,6 @@ def covering() -> list[tuple[str, Step]]:
                 chosen.append((scale, step))
     assert {scale for scale, _ in chosen} == set(SCALES)
     return chosen
-
-
-def test_every_table_and_figure_has_a_name_on_the_command_line() -> None:
-    for scale in SCALES:
-        assert sorted(all_results(scale)) == sorted(list_names())
 
 
 @pytest.mark.slow
@@ -108,12 +104,11 @@ def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
 
 
 def test_scales_have_the_same_published_figures() -> None:
-    local, paper = all_tables(LOCAL), all_tables(PAPER)
-    for name, table in local.items():
-        if name == "faithdial_5":
-            continue  # its grid is smaller at the local scale
-        figures = [(cell.row, cell.column, cell.published) for cell in table.cells]
-        assert figures == [(cell.row, cell.column, cell.published) for cell in paper[name].cells]
+    local, paper = (
+        {name: [(cell.row, cell.column, cell.published) for cell in table.cells] for name, table in found.items()}
+        for found in map(all_tables, SCALES)
+    )
+    assert [name for name in local if local[name] != paper[name]] == ["faithdial_5"]  # its grid is smaller here
 
 
 def test_the_papers_grid_is_whole() -> None:
@@ -142,101 +137,24 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "place", "problem", "hint"),
     [
-        ("ragtruth", "tables:", "table:", "ragtruth.yaml", "no key table", "tables"),
-        ("ragtruth", "    published: ragtruth_basic", "    publshed: x", "tables.ragtruth_2", "publshed", "published"),
-        ("ragtruth", '    row: "{task}"\n', "", "tables.ragtruth_2", "there is no row", ""),
-        (
-            "ragtruth",
-            "metric: test/ragtruth/{part}char",
-            "metrik: x",
-            "tables.ragtruth_6",
-            "results.0.metrik",
-            "metric",
-        ),
-        (
-            "ragtruth",
-            "results:\n      - metric: test/ragtruth/{part}char",
-            "results:\n      - why: x\n        metric: x{part}",
-            "tables.ragtruth_6",
-            "give one of metric",
-            "",
-        ),
-        (
-            "ragtruth",
-            "sources]}",
-            "sources], factor: 100}",
-            "tables.ragtruth_2",
-            "factor has no effect beside count",
-            "",
-        ),
-        ("ragtruth", "/{part}response_", "/{prt}response_", "tables.ragtruth_5", "no field prt", "part"),
-        (
-            "ragtruth",
-            "spans_each: spans a",
-            "spans_eech: spans a",
-            "tables.ragtruth_4",
-            "no field spans_eech",
-            "spans_each",
-        ),
-        (
-            "ragtruth",
-            "steps: [ragtruth_suppressed]",
-            "steps: [ragtruth_supressed]",
-            "tables.ragtruth_7",
-            "no step ragtruth_supressed",
-            "ragtruth_suppressed",
-        ),
-        (
-            "ragtruth",
-            "    step: ragtruth_suppressed",
-            "    step: ragtruth_scored",
-            "tables.ragtruth_7",
-            "no step ragtruth_scored",
-            "ragtruth_suppressed",
-        ),
-        (
-            "ragtruth",
-            "compute: ragtruth_rates",
-            "compute: rates",
-            "tables.ragtruth_3",
-            "no computation rates",
-            "ragtruth_rates",
-        ),
-        (
-            "diahalu",
-            "{where: {column: dialogues}, count",
-            "{where: {column: other}, count",
-            "tables.diahalu_2",
-            "no rule of results holds for column dialogues",
-            "",
-        ),
+        ("ragtruth", "tables:", "table:", ".yaml", "no key table", "tables"),
+        ("ragtruth", "    published: ragtruth_basic", "    publshed: x", "ragtruth_2", "publshed", "published"),
+        ("ragtruth", '    row: "{task}"\n', "", "ragtruth_2", "there is no row", ""),
+        ("ragtruth", CHAR, "metrik: x", "ragtruth_6", "results.0.metrik", "metric"),
+        ("ragtruth", f"- {CHAR}", "- why: x\n        metric: x{part}", "ragtruth_6", "give one of metric", ""),
+        ("ragtruth", "sources]}", "sources], factor: 100}", "ragtruth_2", "factor has no effect beside count", ""),
+        ("ragtruth", "/{part}response_", "/{prt}response_", "ragtruth_5", "no field prt", "part"),
+        ("ragtruth", "spans_each: spans a", "spans_eech: spans a", "ragtruth_4", "no field spans_eech", "spans_each"),
+        ("ragtruth", "steps: [ragtruth_sup", "steps: [ragtruth_sop", "ragtruth_7", "no step ragtruth_sop", "_supp"),
+        ("ragtruth", "    step: ragtruth_suppressed", "    step: x", "ragtruth_7", "no step x", "ragtruth_suppressed"),
+        ("ragtruth", "compute: ragtruth_rates", "compute: rates", "ragtruth_3", "no computation rates", "ragtruth"),
+        ("diahalu", "{column: dialogues}, count", "{column: x}, count", "diahalu_2", "no rule of results holds", ""),
         ("ragtruth", "    script: train", "    script: trian", "steps.ragtruth_detector", "script is 'trian'", ""),
-        (
-            "ragtruth",
-            "    steps: {checkpoint: ragtruth_detector}",
-            "    steps: {checkpoint: x}",
-            "steps.ragtruth_scored",
-            "no step x",
-            "",
-        ),
+        ("ragtruth", "{checkpoint: ragtruth_detector}", "{checkpoint: x}", "steps.ragtruth_scored", "no step x", ""),
         ("halludial", "    dataset: halludial", "    datset: halludial", "steps.halludial_3", "datset", "dataset"),
-        ("plots", "drawing: recalls", "drawing: recall", "figures.ragtruth_figure_4", "no drawing recall", "recalls"),
-        (
-            "plots",
-            "table: ragtruth_6",
-            "table: ragtruth_16",
-            "figures.ragtruth_figure_4",
-            "no table ragtruth_16",
-            "ragtruth_6",
-        ),
-        (
-            "plots",
-            "    plot: types.png\n",
-            "    plot: a.png\n    plot: b.png\n",
-            "plots.yaml",
-            "key plot is repeated",
-            "",
-        ),
+        ("plots", "drawing: recalls", "drawing: recall", "ragtruth_figure_4", "no drawing recall", "recalls"),
+        ("plots", "table: ragtruth_6", "table: ragtruth_16", "ragtruth_figure_4", "no table ragtruth_16", "ragtruth_6"),
+        ("plots", "    plot: types.png\n", "    plot: a\n    plot: b\n", ".yaml", "key plot is repeated", ""),
     ],
 )
 def test_a_wrong_key_is_an_error_that_names_file_and_key(
@@ -272,30 +190,9 @@ def test_the_table_of_extending_is_read(tmp_path: Path) -> None:
         assert [cell.result for cell in table.cells[2:]] == [None, None]
 
 
-def test_values_are_chosen_by_scale_and_lists_are_joined() -> None:
-    value = {"a": ["x", {"local": ["y", "z"], "paper": "w"}], "b": {"paper": 4}, "c": {"local": None}}
-    assert select_scale(value, LOCAL) == {"a": ["x", "y", "z"], "c": None}
-    assert select_scale(value, PAPER) == {"a": ["x", "w"], "b": 4}
-
-
-def test_fields_are_filled_with_their_values() -> None:
-    derived = {
-        "part": {"task": {"all": "", "else": "task/{task}/"}},
-        "name": {"model": {"a": "b"}},
-        "both": "{part}{name}",
-    }
-    row = Fields({"task": "QA", "model": "Llama-2", "number": 3}, derived, "here")
-    assert row.fill("{both}/{model!k}/{model!l}") == "task/QA/Llama-2/llama_2/llama-2"
-    assert row.fill(["{number}", {"{task}": "{number}x"}]) == [3, {"QA": "3x"}]
-    assert row.match({"task": ["QA", "all"], "number": 3}) and not row.match({"name": "b"})
-    assert Fields({"task": "all", "model": "a"}, derived, "here").fill("{both}") == "b"
-
-
 def test_models_have_the_gpus_that_their_size_needs() -> None:
     for step in every_step(PAPER):
         model = next((one for one in step.arguments if one.startswith("engine.model=")), "")
         if size := re.search(r"-(\d+)b\b", model, re.IGNORECASE):
-            gigabytes = 2.7 * int(
-                size[1]
-            )  # per billion parameters: 2 for the weights in BF16, others for keys and values
+            gigabytes = 2.7 * int(size[1])  # 2 for each weight in BF16, others for keys and values
             assert step.num_gpus == next(number for number in (1, 2, 4) if gigabytes <= 80 * number), step.name

@@ -54,21 +54,17 @@ class RunningServer:
     ) -> tuple[int, dict[str, str], Any]:
         """Sends a request; a body that is not bytes goes as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        given = {"Content-Type": "application/json"} | {
-            name.replace("_", "-"): value for name, value in headers.items()
-        }
+        named = {"Content_Type": "application/json"} | headers
+        given = {name.replace("_", "-"): value for name, value in named.items()}
         request = urllib.request.Request(self.url + path, data=data, headers=given, method=method)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 status, found, content = answer.status, dict(answer.headers), answer.read()
         except urllib.error.HTTPError as error:
             status, found, content = error.code, dict(error.headers), error.read()
-        is_json = found.get("content-type", found.get("Content-Type", "")).startswith("application/json")
-        return (
-            status,
-            {name.lower(): value for name, value in found.items()},
-            json.loads(content) if is_json else content,
-        )
+        lower = {name.lower(): value for name, value in found.items()}
+        is_json = lower.get("content-type", "").startswith("application/json")
+        return status, lower, json.loads(content) if is_json else content
 
     def connect(self) -> socket.socket:
         """Opens a bare connection."""
@@ -84,13 +80,9 @@ class RunningServer:
 def run_server(*arguments: str) -> Iterator[RunningServer]:
     """Runs `faithkit serve` on a free port."""
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "faithkit", "serve", "port=0", *arguments],
-            cwd=ROOT,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            preexec_fn=reset_signals,
-        )
+        line = [sys.executable, "-m", "faithkit", "serve", "port=0", *arguments]
+        pipes: Any = {"stdout": log, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(line, cwd=ROOT, preexec_fn=reset_signals, **pipes)
         try:
             yield RunningServer(process, Path(log.name))
         finally:

@@ -41,27 +41,6 @@ def test_every_request_gets_the_results_of_its_rows(requests: list[list[int]]) -
         assert len({size > 100 for size in sizes}) == 1  # long rows are judged among themselves
 
 
-def test_a_long_row_does_not_block_short_ones() -> None:
-    release = threading.Event()
-
-    def judge(items: Sequence[Any]) -> list[Any]:
-        if items[0] == "long":
-            release.wait(30)
-        return list(items)
-
-    async def send() -> list[Any]:
-        long = [asyncio.create_task(batcher.submit(["long"], [1000])) for _ in range(5)]
-        await asyncio.sleep(0.05)
-        short = await asyncio.wait_for(batcher.submit(["short"], [1]), 10)
-        assert not any(task.done() for task in long)
-        release.set()
-        return [short, *await asyncio.gather(*long)]
-
-    batcher = make_batcher(judge)
-    assert asyncio.run(send()) == [["short"], *[["long"]] * 5]
-    batcher.close()
-
-
 def test_a_cancelled_request_leaves_the_queue_and_a_full_queue_refuses() -> None:
     release, judged = threading.Event(), []
 

@@ -4,8 +4,6 @@ import csv
 import io
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ import pytest
 
 from faithkit.files.run_lock import is_locked
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
-from tests.running import ROOT, run
+from tests.faithkit_workflows.serve.test_keys import add_key
+from tests.running import run
 
 pytestmark = pytest.mark.xdist_group("serve-routes")
 
@@ -54,12 +53,9 @@ def test_what_is_no_table_is_refused(server: RunningServer, jobs_dir: Path) -> N
     before = set(jobs_dir.iterdir())
     assert server.reply("/v1/jobs", b"", Content_Type="text/csv")[2]["error"]["code"] == "invalid_request"
     assert server.reply("/v1/jobs", b"x", Content_Type="image/png")[2]["error"]["code"] == "wrong_content_type"
-    for url, code in (
-        ("https://elsewhere.example/a.csv", "job_host"),
-        ("file:///etc/passwd", "invalid_request"),
-        ("http://127.0.0.1/a.csv", "invalid_request"),
-    ):
-        assert server.reply("/v1/jobs", {"url": url})[2]["error"]["code"] == code
+    urls = ("https://elsewhere.example/a.csv", "file:///etc/passwd", "http://127.0.0.1/a.csv")
+    codes = [server.reply("/v1/jobs", {"url": url})[2]["error"]["code"] for url in urls]
+    assert codes == ["job_host", "invalid_request", "invalid_request"]
     assert set(jobs_dir.iterdir()) == before
 
 
@@ -102,15 +98,10 @@ def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Pat
 
 
 def test_a_job_counts_in_the_rate_and_belongs_to_its_key(default_file: Path, tmp_path: Path) -> None:
-    write = [sys.executable, "-m", "faithkit_workflows.serve.keys", str(tmp_path / "keys.txt")]
-    keys = [subprocess.run([*write, name], cwd=ROOT, capture_output=True, text=True).stdout for name in ("ann", "bob")]
-    ann, bob = ({"Authorization": f"Bearer {key.strip()}"} for key in keys)
-    with run_server(
-        f"checkpoint='default:{default_file}'",
-        f"jobs_dir={tmp_path / 'jobs'}",
-        f"keys_path={tmp_path / 'keys.txt'}",
-        "rows_per_minute=10",
-    ) as server:
+    keys = tmp_path / "keys.txt"
+    ann, bob = ({"Authorization": f"Bearer {add_key(keys, name)}"} for name in ("ann", "bob"))
+    options = (f"jobs_dir={tmp_path / 'jobs'}", f"keys_path={keys}", "rows_per_minute=10")
+    with run_server(f"checkpoint='default:{default_file}'", *options) as server:
         server.wait_until_ready()
         status, _, job = server.reply("/v1/jobs", make_table(8), Content_Type="text/csv", **ann)
         assert status == 202 and "client" not in job

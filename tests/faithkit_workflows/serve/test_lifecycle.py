@@ -63,13 +63,11 @@ def test_a_checkpoint_is_replaced_while_requests_are_served(default_file: Path, 
 
         with ThreadPoolExecutor(4) as pool:
             senders = [pool.submit(send) for _ in range(4)]
-            changed = json.loads(default_file.read_text())
             served.write_text("{}")
             server.process.send_signal(signal.SIGHUP)
             server.wait_for("cannot be loaded")  # the one that serves goes on
             from faithkit_workflows.detectors.loading import load_checkpoint
 
-            del changed
             detector: Any = load_checkpoint({"checkpoint": f"default:{default_file}", "precision": "32-true"}).detector
             detector.model.with_threshold(0.123).write(served)
             server.process.send_signal(signal.SIGHUP)

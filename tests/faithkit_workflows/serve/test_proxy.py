@@ -28,22 +28,18 @@ def port(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Runs nginx before the server, and returns its port."""
     folder = tmp_path_factory.mktemp("nginx")
     command = [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run(
-        [*command, "-keyout", "checks.key", "-out", "checks.crt"], cwd=folder, check=True, capture_output=True
-    )
+    command += ["-keyout", "checks.key", "-out", "checks.crt"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     site = (ROOT / "docs/guides/nginx.conf").read_text(encoding="utf-8").replace("/etc/nginx/", f"{folder}/")
     site = site.replace("rate=20r/s", "rate=1r/s")  # reached on a slow machine too
     site = site.replace("listen 443", f"listen 127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
-    paths = "".join(
-        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    main = (
-        f"daemon off; pid {folder}/pid; error_log {folder}/log; events {{}} http {{ access_log off; {paths} {site} }}"
-    )
-    (folder / "nginx.conf").write_text(main)
+    names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = "".join(f"{name}_temp_path {folder}/{name};" for name in names)
+    main = f"daemon off; pid {folder}/pid; error_log {folder}/log; events {{}} http {{ access_log off; "
+    (folder / "nginx.conf").write_text(f"{main}{paths} {site} }}")
     process = subprocess.Popen([str(NGINX), "-c", str(folder / "nginx.conf"), "-e", str(folder / "log")])
     try:
         end = time.monotonic() + PATIENCE

@@ -66,10 +66,8 @@ def test_rows_of_one_request_keep_their_order_and_thresholds(server: RunningServ
 
 
 def test_spans_name_the_passage_of_their_evidence_by_its_id(server: RunningServer) -> None:
-    passages = [
-        {"id": "leaflet", "text": "Adults take 20 mg."},
-        {"id": "card", "text": "Hello. The warranty lasts 24 months."},
-    ]
+    texts = {"leaflet": "Adults take 20 mg.", "card": "Hello. The warranty lasts 24 months."}
+    passages = [{"id": name, "text": text} for name, text in texts.items()]
     _, _, found = server.reply("/v1/check", {**ROW, "knowledge": passages, "threshold": 0.0})
     for span in found["spans"]:
         assert span["text"] == ROW["response"][span["start"] : span["end"]]
@@ -185,9 +183,8 @@ def test_repeated_passages_count_once_everywhere(server: RunningServer, default_
     for place, text in enumerate(passages):
         (tmp_path / f"{place}.txt").write_text(text)
     contexts = [part for place in range(3) for part in ("--context", str(tmp_path / f"{place}.txt"))]
-    checked = json.loads(
-        faithkit("check", *contexts, "--question", question, "--checkpoint", checkpoint, "--json", response)
-    )
+    options = ("--question", question, "--checkpoint", checkpoint, "--json")
+    checked = json.loads(faithkit("check", *contexts, *options, response))
     assert {once, twice, found.probability, json.loads(line)["score"], checked["probability"]} == {once}
 
 

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.cli import SWEEP_VARIABLE
-from faithkit.files.run_folder import RunFolder
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_curves, read_run
-from faithkit.training.loggers.wandb_run import wandb_names
 from faithkit_workflows.sweep.run_sweep import Processes, TrainJob, find_failure, slots
 from tests.running import QUICK, ROOT, command, run
 
@@ -35,12 +32,8 @@ def test_cores_and_gpus_are_divided_among_parallel_jobs(monkeypatch):
 
 
 def test_a_stopped_job_gets_one_signal_and_its_output_is_kept(tmp_path, monkeypatch):
-    script = [
-        "sh",
-        "-c",
-        "echo begun in $FAITHKIT_SWEEP; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done",
-    ]
-    monkeypatch.setattr(TrainJob, "command", lambda self: script)
+    script = "echo begun in $FAITHKIT_SWEEP; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done"
+    monkeypatch.setattr(TrainJob, "command", lambda self: ["sh", "-c", script])
     processes, log = Processes(1, []), tmp_path / "a.log"
     job = TrainJob(folder=tmp_path / "a", arguments=())
     with ThreadPoolExecutor() as pool:
@@ -58,11 +51,6 @@ def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
     assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes"
     assert "memory" in find_failure(tmp_path / "log", -9)
     assert find_failure(tmp_path / "none", 3) == "exit code 3"
-
-
-def test_the_runs_of_a_sweep_are_one_group_at_wandb(tmp_path, monkeypatch):
-    monkeypatch.setenv(SWEEP_VARIABLE, "lr-and-seed")
-    assert {wandb_names(RunFolder(tmp_path / name), "train").group for name in "ab"} == {"sweep-lr-and-seed"}
 
 
 @pytest.mark.slow
@@ -84,9 +72,8 @@ def test_real_trainings_are_ranked_by_their_best_validation(tiny_bert, tmp_path)
 def test_a_signal_ends_the_job_in_good_order_and_the_sweep_goes_on_in_its_folder(tiny_bert, tmp_path):
     folder = tmp_path / "sweep"
     long = [option for option in options_of(tiny_bert, folder) if "num_epochs" not in option]
-    started = subprocess.Popen(
-        command("train.py", "-m", *long, "model.num_epochs=400"), cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
+    line = command("train.py", "-m", *long, "model.num_epochs=400")
+    started = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     log = folder / "lr-0.001" / "csv" / "metrics.csv"
     until = time.monotonic() + 200
     while not log.exists() and time.monotonic() < until:

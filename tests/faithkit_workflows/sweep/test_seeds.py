@@ -7,9 +7,6 @@ from statistics import mean, stdev
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.pages.page_tables import render_text
-from faithkit.statistics.metric import Metric
-from faithkit_workflows.sweep.seeds import seeded_report
 from tests.running import SMALL, commanded, train_here
 
 
@@ -44,14 +41,3 @@ def test_every_seed_is_trained_once_and_the_mean_is_reported(
 def test_other_seeds_are_refused(seeds: str, tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"seeds=\[1,2,3\]"):
         train_here(f"model.weights={tiny_bert}", *SMALL, f"seeds={seeds}", f"run_dir={tmp_path / 'run'}")
-
-
-def test_the_table_of_many_seeds_fits_a_terminal() -> None:
-    name, seeds = "test/begin/macro_f1", range(10)
-    columns = {"mean": {name: Metric(value=0.745)}} | {
-        f"seed {seed}": {name: Metric(value=0.7 + seed / 100)} for seed in seeds
-    }
-    report = seeded_report("test/begin", ["macro_f1"], columns)
-    shown = render_text(*report.headline)
-    assert all(words in shown for words in ("mean of 10 seeds", "lowest", "highest", "74.5", "70.0", "79.0"))
-    assert "seed 3" not in shown and "seed 3" in render_text(*report.tables, width=200)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,15 +118,6 @@ def test_a_file_that_came_while_rows_were_judged_stays(
     assert output.read_text() == "mine"
     resume_here(tmp_path / "run", f"output={tmp_path / 'out2.csv'}")
     assert (tmp_path / "out2.csv").exists()
-
-
-def test_the_end_names_the_predictions_as_a_shell_takes_them(
-    table: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "my run"
-    score_here(f"path={table}", f"checkpoint={trained}", f"run_dir='{run}'")
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if "pipeline=estimate" in line)
-    assert f"pipeline.predictions={run}/predictions/z.jsonl" in shlex.split(line)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "parquet"])
