@@ -12,11 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from critic.auxiliary_losses import (
-    auxiliary_loss,
-    overlap_targets,
-    unit_vectors,
-)
+from critic.auxiliary_losses import auxiliary_loss, overlap_targets, unit_vectors
 from critic.sequence.module import batch_loss
 from critic.sequence.module import validation_metrics as critic_metrics
 from critic.tagger.module import token_loss

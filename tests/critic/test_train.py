@@ -164,8 +164,7 @@ def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("keep", "left"),
-    [("none", set()), ("best", {"best.ckpt"}), ("all", {"best.ckpt", "last.ckpt", "previous.ckpt"})],
+    ("keep", "left"), [("none", set()), ("best", {"best.ckpt"}), ("all", {"best.ckpt", "last.ckpt", "previous.ckpt"})]
 )
 def test_a_training_that_has_ended_keeps_the_checkpoints_that_are_wanted(
     tiny_bert: Path, tmp_path: Path, keep: str, left: set[str]

@@ -5,15 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from speed.measure import (
-    BenchmarkParser,
-    Ratio,
-    alternate,
-    machine,
-    rates,
-    replace_section,
-    write_results,
-)
+from speed.measure import BenchmarkParser, Ratio, alternate, machine, rates, replace_section, write_results
 
 
 def test_a_ratio_is_taken_round_by_round() -> None:

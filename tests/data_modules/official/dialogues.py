@@ -69,7 +69,7 @@ WOW_PARLAI: Rows = [
             {"speaker": "1_Apprentice", "text": "Thanks"},
             {"speaker": "0_Wizard", "text": "Welcome.", "checked_sentence": {}},
         ],
-    },
+    }
 ]
 TURNS: Rows = [
     {"conv": "c1", "history": HISTORY, "knowledge": LAKE, "response": "Lake Orvel is very deep.", "rating": 2},

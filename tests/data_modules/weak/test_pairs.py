@@ -2,12 +2,7 @@
 
 from collections import Counter
 
-from data_modules.weak.synthetic_pairs import (
-    CHANCES,
-    FAITHFUL_KIND,
-    PROBABILITY,
-    make_pairs,
-)
+from data_modules.weak.synthetic_pairs import CHANCES, FAITHFUL_KIND, PROBABILITY, make_pairs
 
 LAKE = "Lake Orvel (also Big Orvel) was formed in 1843, when the northern ice of Mount Teral melted into two valleys."
 FERRY = "The ferry of Port Selm is one of the most popular in the country, because it is cheap."

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_modules.weak.teacher import (
-    Teacher,
-    text_vectors,
-)
+from data_modules.weak.teacher import Teacher, text_vectors
 from tests.data_modules.examples import example
 
 KNOWN = ["river", "city", "king", "music", "food", "water", "stone", "book", "film", "game", "dog", "cat", "tree"]

@@ -29,12 +29,7 @@ CHOICES = ("Yes", "No")
 QUESTIONS = ("Is snow white?", "Is Paris the capital of Italy?", "Do fish swim?")
 REQUESTS = [Request(text, (Message(SYSTEM, "Answer Yes or No."), Message(USER, text))) for text in QUESTIONS]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.network,
-    pytest.mark.xdist_group("vllm-server"),
-    needs_vllm,
-]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.xdist_group("vllm-server"), needs_vllm]
 
 
 @pytest.fixture

@@ -16,12 +16,7 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.callbacks import DurableCheckpoints
 from faithkit.training.checkpoint_io import DamagedCheckpoint, write_checkpoint
-from faithkit.training.checkpoints import (
-    check_fits,
-    drop_checkpoints,
-    find_resume_point,
-    read_checkpoint,
-)
+from faithkit.training.checkpoints import check_fits, drop_checkpoints, find_resume_point, read_checkpoint
 from faithkit.training.sharded_checkpoints import INDEX, LAYOUT, read_into, write_sharded
 from tests.faithkit.training.test_checkpoint_io import Bomb
 from tests.faults.checkpoint_files import PLAIN, is_same

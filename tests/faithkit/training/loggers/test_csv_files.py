@@ -45,13 +45,7 @@ def test_a_killed_resume_leaves_the_curve_up_to_the_checkpoint(tmp_path: Path) -
         resumed = CsvLogger(tmp_path, first_step=25)
         resumed.log_metrics({"train/loss": 1.0, "new": 2}, 29)
     assert [row["step"] for row in rows_of(file)] == ["9", "19", "24", "29"]
-    assert rows_of(file)[-1] == {
-        "step": "29",
-        "train/loss": "1.0",
-        "new": "2",
-        "validation/x/f1": "",
-        "epoch": "",
-    }
+    assert rows_of(file)[-1] == {"step": "29", "train/loss": "1.0", "new": "2", "validation/x/f1": "", "epoch": ""}
 
 
 def test_a_resume_from_the_beginning_keeps_the_file_until_there_is_another(tmp_path: Path) -> None:

@@ -200,18 +200,14 @@ def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(Interrupted("now"), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)],
+    ("error", "code"), [(Interrupted("now"), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)]
 )
 def test_an_error_or_an_interruption_finishes_the_run_with_the_exit_code(
     error: BaseException, code: int, tmp_path: Path
 ) -> None:
     tmp_path = tmp_path / "run"
     tmp_path.mkdir()
-    with (
-        pytest.raises(type(error)),
-        open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN) as loggers,
-    ):
+    with pytest.raises(type(error)), open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN) as loggers:
         loggers.lightning[0].log_metrics({"train/loss": 1.5}, 9)
         raise error
     (found,) = offline_runs(tmp_path)
