@@ -23,32 +23,33 @@ from tests.generation.judges import Words, refuse
 GROUPS = ("voice", "overlap", "entailment")
 
 
-@pytest.mark.parametrize("said", ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"])
+SELF = ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"]
+OTHERS = ["", "It mines coal.", "Myanmar", "They'll see", "The iMac", "meme", "you and we"]
+
+
+@pytest.mark.parametrize("said", [*SELF, *OTHERS])
 def test_a_speaker_who_speaks_of_themselves_is_no_objective_voice(said: str) -> None:
-    assert not objective_voice(said)
-
-
-@pytest.mark.parametrize("said", ["", "It mines coal.", "Myanmar", "They'll see", "The iMac", "meme", "you and we"])
-def test_other_words_are(said: str) -> None:
-    assert objective_voice(said)
+    assert objective_voice(said) == (said in OTHERS)
 
 
 def test_overlap_is_the_share_of_said_words_that_the_knowledge_has() -> None:
     assert lexical_overlap("The river is long.", "the LONG, long road") == 3 / 4
-    assert lexical_overlap("The river", "") == lexical_overlap("The river", "...") == 0
-    assert lexical_overlap("", "anything") == 0
+    assert lexical_overlap("The river", "") == lexical_overlap("The river", "...") == lexical_overlap("", "any") == 0
 
 
-def level_of(values: list[float]) -> list[int]:
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5], [0, 0, 1, 1, 2, 2]),
+        ([1.0, 0.0, 1.0, 0.0, 1.0, 0.5], [2, 0, 2, 0, 2, 1]),
+        ([0.0, 0.0, 0.0, 0.0, 0.5, 1.0], [1, 1, 1, 1, 2, 2]),  # nothing lies below a boundary of 0
+        ([0.7], [2]),
+        ([0.5] * 5, [2] * 5),
+    ],
+)
+def test_terciles_part_in_three_and_equal_values_stay_together(values: list[float], found: list[int]) -> None:
     column = np.array(values)
-    return levels({"overlap": column}, fit_terciles(column))[:, 0].tolist()
-
-
-def test_terciles_part_in_three_and_equal_values_stay_together() -> None:
-    assert level_of([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]) == [0, 0, 1, 1, 2, 2]
-    assert level_of([1.0, 0.0, 1.0, 0.0, 1.0, 0.5]) == [2, 0, 2, 0, 2, 1]
-    assert level_of([0.0, 0.0, 0.0, 0.0, 0.5, 1.0]) == [1, 1, 1, 1, 2, 2], "nothing lies below a boundary of 0"
-    assert level_of([0.7]) == [2] and level_of([0.5] * 5) == [2] * 5
+    assert levels({"overlap": column}, fit_terciles(column))[:, 0].tolist() == found
 
 
 ROWS = [
@@ -92,10 +93,8 @@ def test_a_batch_begins_with_each_rows_tokens_and_aims_at_its_response(
     family = "bart" if kind == SEQ2SEQ else "llama"
     plain = turns(language_models[family], kind, packed=packed, groups=groups)
     encoder = ControlEncoder(plain, plain, ctrl(groups))
-    columns = fitted(encoder, ROWS)
-    batch = encoder.collate(columns)
+    batch = encoder.collate(fitted(encoder, ROWS))
     texts = plain.tokenizer.convert_ids_to_tokens
-    width = batch["input_ids"].shape[1]
     rows = np.split(batch["input_ids"][0], np.cumsum(batch["sequence_lengths"])[:-1]) if packed else batch["input_ids"]
     chosen = [GROUPS.index(group) for group in groups]
     for row, wanted in zip(rows, WANTED, strict=True):
@@ -110,7 +109,6 @@ def test_a_batch_begins_with_each_rows_tokens_and_aims_at_its_response(
     assert set(texts(read[starts])) == {"<|wizard|>"}
     others = np.setdiff1d(np.arange(len(read)), starts)
     assert (read[others] == batch["target"][others - 1]).all()
-    assert width == (columns["length"].sum() - len(ROWS) if packed else width)
 
 
 def test_the_reader_says_of_responses_what_training_said(language_models: dict[str, Path]) -> None:
@@ -149,26 +147,14 @@ def test_without_a_model_the_entailment_group_is_left_out_and_said(caplog: pytes
     with caplog.at_level("INFO", logger="faithkit"):
         assert Ctrl(groups=GROUPS, entailment=None, load=refuse).groups == ("voice", "overlap")  # type: ignore[arg-type]
     assert "no entailment group" in caplog.text
+    for groups, problem in (((), "without any group"), (("entailment",), "without any group"), (("mood",), "'mood'")):
+        with pytest.raises(UserError, match=problem):
+            Ctrl(groups=groups, entailment=None, load=refuse)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("groups", "problem"), [((), "without any group"), (("entailment",), "without any group"), (("mood",), "'mood'")]
-)
-def test_groups_that_are_none_are_refused(groups: tuple[str, ...], problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        Ctrl(groups=groups, entailment=None, load=refuse)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("control", "thresholds", "problem"),
-    [
-        ((), {}, "trained without control tokens"),
-        (("overlap",), {}, "lacks the terciles"),
-        (("entailment",), {}, "which model of entailment"),
-    ],
-)
-def test_what_cannot_be_read_off_is_told(control: tuple[str, ...], thresholds: dict[str, Any], problem: str) -> None:
-    layout = TurnLayout(kind=SEQ2SEQ, max_length=64, max_response_length=8, control=control)
-    settings = Settings(layout=layout, architecture="seq2seq", thresholds=thresholds, origin={})
+@pytest.mark.parametrize(("control", "problem"), [("overlap", "lacks the terciles"), ("entailment", "which model")])
+def test_what_cannot_be_read_off_is_told(control: str, problem: str) -> None:
+    layout = TurnLayout(kind=SEQ2SEQ, max_length=64, max_response_length=8, control=(control,))
+    settings = Settings(layout=layout, architecture="seq2seq", thresholds={}, origin={})
     with pytest.raises(UserError, match=problem):
         FeatureReader.of(settings, entailment=None, load=refuse)  # type: ignore[arg-type]

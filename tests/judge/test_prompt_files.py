@@ -21,7 +21,9 @@ from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 
 RESPONSE = "It flows through twelve countries."
-JSON = "reply: json\nverdict: found\nspans: parts"
+JSON, LISTS = "reply: json\nverdict: found\nspans: parts", "reply: json\nspans: [a, b]"
+HALU = "reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu\nsystem: Be strict."
+PATTERN = "reply: text\nhallucinated: is wrong\nfaithful: is not wrong|is right"
 
 
 def write(folder: Path, **files: str) -> str:
@@ -49,39 +51,25 @@ def judged(folder: Path, header: str, reply: str, ask: str = "verdict") -> tuple
         (JSON, '{"found": "no", "parts": ["twelve"]}', FAITHFUL, []),
         (JSON, '{"found": "yes"}', HALLUCINATED, []),
         (JSON, '{"hallucinated": "yes", "parts": []}', UNPARSED, []),
-        (JSON, "Yes", UNPARSED, []),
-        ("reply: json\nspans: [a, b]", '{"a": [], "b": ["twelve"]}', HALLUCINATED, ["twelve"]),
-        ("reply: json\nspans: [a, b]", '{"a": [], "b": []}', FAITHFUL, []),
-        ("reply: json\nspans: [a, b]", '{"a": ["twelve"]}', UNPARSED, []),
+        (LISTS, '{"a": [], "b": ["twelve"]}', HALLUCINATED, ["twelve"]),
+        (LISTS, '{"a": [], "b": []}', FAITHFUL, []),
+        (LISTS, '{"a": ["twelve"]}', UNPARSED, []),
         ("reply: json\nverdict: right\nhallucinated: no\nfaithful: yes", '{"right": "no"}', HALLUCINATED, []),
-        ("reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu", "Non-Halu.", FAITHFUL, []),
-        ("reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu", 'halu: "twelve"', HALLUCINATED, ["twelve"]),
-        ("reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu", "Yes", UNPARSED, []),
+        (HALU, "Non-Halu.", FAITHFUL, []),
+        (HALU, 'halu: "twelve"', HALLUCINATED, ["twelve"]),
+        (HALU, "Yes", UNPARSED, []),
         ("reply: last_line\nhallucinated: no\nfaithful: yes", "It names twelve.\nAnswer: No", HALLUCINATED, []),
         ("reply: last_line", "Yes.\nSo it is.", UNPARSED, []),
-        (
-            "reply: text\nhallucinated: is wrong\nfaithful: is not wrong|is right",
-            "I think it is not wrong.",
-            FAITHFUL,
-            [],
-        ),
-        (
-            "reply: text\nhallucinated: is wrong\nfaithful: is right",
-            "It IS WRONG, not as if it is right.",
-            HALLUCINATED,
-            [],
-        ),
-        ("reply: text\nhallucinated: is wrong\nfaithful: is right", "Who knows?", UNPARSED, []),
+        (PATTERN, "I think it is not wrong.", FAITHFUL, []),
+        (PATTERN, "It IS WRONG, not as if it is right.", HALLUCINATED, []),
+        (PATTERN, "Who knows?", UNPARSED, []),
     ],
 )
 def test_a_header_declares_how_replies_are_read(
     header: str, reply: str, label: str, parts: list[str], tmp_path: Path
 ) -> None:
-    if header.startswith("reply: first_word"):
-        header = f"{header}\nsystem: Be strict."
-        assert judged(tmp_path, header, reply, ask="judgement") == (label, parts)
-    else:
-        assert judged(tmp_path, header, reply) == (label, parts)
+    ask = "judgement" if header == HALU else "verdict"
+    assert judged(tmp_path, header, reply, ask) == (label, parts)
 
 
 @given(st.text(max_size=60))
@@ -98,11 +86,8 @@ WORDS = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_si
 @given(WORDS, WORDS)
 def test_any_two_words_are_told_apart(first: str, second: str) -> None:
     assume(first.casefold() != second.casefold())
-    assert (
-        read_first_word(f"**{first}**", (first, second))
-        == read_last_line(f"So.\n{first}", (first, second))
-        == HALLUCINATED
-    )
+    assert read_first_word(f"**{first}**", (first, second)) == HALLUCINATED
+    assert read_last_line(f"So.\n{first}", (first, second)) == HALLUCINATED
     assert read_first_word(second, (first, second)) == FAITHFUL
 
 
@@ -114,17 +99,10 @@ def test_the_words_of_a_header_are_weighed(tmp_path: Path) -> None:
 
 
 def test_a_prompt_has_the_fields_that_it_needs() -> None:
-    history = tuple(
-        Turn(speaker=who, text=text) for who, text in (("seeker", "Where?"), ("wizard", "East."), ("seeker", "Far?"))
-    )
-    row = example(knowledge="K", history=history, response="R")
+    said = (("seeker", "Where?"), ("wizard", "East."), ("seeker", "Far?"))
+    row = example(history=tuple(Turn(speaker=who, text=text) for who, text in said), response="R")
     filled = PromptTemplate("{question}|{dialogue}|{response}").fill(row)
     assert filled == "Far?|[Human]: Where? [Assistant]: East. [Human]: Far?|R"
-    engine = SetEngine()
-    pair = replace(row, meta={"other": "S"})
-    asker = Asker(engine, COMPARATIVE)
-    list(asker.answers([(pair, {"first": "R", "second": "S"})]))
-    assert "Reply 1:\nR\n\nReply 2:\nS" in engine.asked[0]
 
 
 @pytest.mark.parametrize(

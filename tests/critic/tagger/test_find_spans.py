@@ -1,8 +1,10 @@
 """From probabilities of tokens to spans: joined, cleaned of specks, never across answers."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,25 +18,24 @@ def spans(found: FoundSpans) -> list[tuple[int, int]]:
     return list(zip(found.start.tolist(), found.end.tolist(), strict=True))
 
 
-def find(*probability: float, **options: object) -> list[tuple[int, int]]:
-    values = np.array(probability)
-    return spans(find_spans(START[: len(values)], END[: len(values)], values, threshold=0.5, **options))  # type: ignore[arg-type]
-
-
-def test_runs_of_tokens_become_spans_over_the_space_between_them() -> None:
-    assert find(0.9, 0.5, 0.1, 0.8) == [(0, 9), (13, 16)]
-    assert find(0.1, 0.2, 0.3, 0.4) == [] == find()
-
-
-def test_gaps_up_to_the_limit_are_joined() -> None:
-    assert find(0.1, 0.9, 0.1, 0.9, merge_gap=3) == [(4, 9), (13, 16)]
-    assert find(0.1, 0.9, 0.1, 0.9, merge_gap=4) == [(4, 16)]
-
-
-def test_specks_are_dropped_after_joining() -> None:
-    assert find(0.9, 0.1, 0.9, 0.1, min_length=3) == [(0, 3)]
-    assert find(0.9, 0.1, 0.9, 0.1, min_length=4) == []
-    assert find(0.9, 0.1, 0.9, 0.1, min_length=4, merge_gap=7) == [(0, 12)]
+@pytest.mark.parametrize(
+    ("probability", "options", "found"),
+    [
+        ((0.9, 0.5, 0.1, 0.8), {}, [(0, 9), (13, 16)]),
+        ((0.1, 0.2, 0.3, 0.4), {}, []),
+        ((), {}, []),
+        ((0.1, 0.9, 0.1, 0.9), {"merge_gap": 3}, [(4, 9), (13, 16)]),
+        ((0.1, 0.9, 0.1, 0.9), {"merge_gap": 4}, [(4, 16)]),
+        ((0.9, 0.1, 0.9, 0.1), {"min_length": 3}, [(0, 3)]),
+        ((0.9, 0.1, 0.9, 0.1), {"min_length": 4}, []),
+        ((0.9, 0.1, 0.9, 0.1), {"min_length": 4, "merge_gap": 7}, [(0, 12)]),  # specks are dropped after joining
+    ],
+)
+def test_runs_of_tokens_become_spans_over_short_gaps_and_specks_are_dropped(
+    probability: tuple[float, ...], options: dict[str, Any], found: list[tuple[int, int]]
+) -> None:
+    size = len(probability)
+    assert spans(find_spans(START[:size], END[:size], np.array(probability), threshold=0.5, **options)) == found
 
 
 def test_tokens_that_stand_for_nothing_neither_cut_nor_mark() -> None:

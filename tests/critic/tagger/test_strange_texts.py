@@ -43,16 +43,12 @@ def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside
     """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""
     answer = f"the king {inside} plays music, it is {inside}long"
     tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.calibration, char_threshold=0.0, merge_gap=0))
-    tagged = tagger.predict(
-        knowledge=CONTEXT[0], response=answer, threshold=0.0
-    )  # called hallucinated, so it has spans
+    tagged = tagger.predict(CONTEXT[0], answer, threshold=0.0)  # called hallucinated, so it has spans
     assert [(span.start, span.end, span.text) for span in tagged.spans] == [(0, len(answer), answer)]
     if inside != "\0":
         plain = answer.encode(errors="replace").decode()
-        assert_same(
-            tagger.predict(knowledge=CONTEXT[0], response=plain, threshold=0.0),
-            replace(tagged, spans=[replace(tagged.spans[0], text=plain)]),
-        )
+        as_read = replace(tagged, spans=[replace(tagged.spans[0], text=plain)])
+        assert_same(tagger.predict(CONTEXT[0], plain, threshold=0.0), as_read)
 
 
 def test_surrogates_survive_a_predictions_file(tagger: Tagger, tmp_path: Path) -> None:
