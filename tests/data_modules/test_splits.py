@@ -1,6 +1,5 @@
 """Parts of a mix: their names, and what each is for."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,17 +8,11 @@ import pytest
 from data_modules.build import build_data
 from data_modules.data_module import DataModule
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import unique_names
 from faithkit.errors import UserError
 from tests.running import plain_config
 
 SIZES = {"num_train": 40, "num_validation": 10, "num_test": 10}
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_bert: Path) -> PairEncoder:
-    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
 
 
 def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:

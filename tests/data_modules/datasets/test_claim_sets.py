@@ -31,13 +31,6 @@ def test_the_release_is_read_by_split_and_set(tmp_path: Path) -> None:
     assert len(read(source, "validation")[0]) == 4
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_saved_copies_give_the_same_rows(tmp_path: Path, suffix: str) -> None:
-    released, _ = read(make("aggrefact", write_parquet(tmp_path / "release")))
-    copies, _ = read(make("aggrefact", write(tmp_path / f"test{suffix}", AGGREFACT)))
-    assert [(one.response, one.label, one.meta) for one in copies] == [(o.response, o.label, o.meta) for o in released]
-
-
 def test_a_set_can_be_chosen_and_the_others_are_counted(tmp_path: Path) -> None:
     examples, counts = read(make("aggrefact", write_parquet(tmp_path), sets="wice"))
     assert len(examples) == 3 and counts["dropped: set AggreFact-CNN"] == 2

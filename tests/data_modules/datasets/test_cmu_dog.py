@@ -7,27 +7,18 @@ from typing import Any
 
 import pytest
 
-from data_modules.datasets.cmu_dog import section_text
 from faithkit.errors import UserError
 from tests.data_modules.official.dialogues import TURNS
 from tests.data_modules.official_rows import make, read, write
 
 FIRST = {"director": "Ada Fenn", "cast": ["Tor Vik as Bo", "Una Lys as Eve"], "movieName": "The Lake", "year": "1999"}
+TABLE = "cast: Tor Vik as Bo; Una Lys as Eve director: Ada Fenn movieName: The Lake year: 1999"
 DOCUMENT = {"0": FIRST, "1": "Bo finds a lake.", "2": "Eve swims.", "3": "They leave.", "wikiDocumentIdx": 7}
+SAID = [(0, "hi", 2), (0, "It is by Ada Fenn.", 1), (0, "Tor Vik plays.", 1), (1, "Bo finds a lake!", 1)]
+SAID += [(1, " ", 2), (2, "and then?", 2), (2, "Eve swims", 1)]
 TALK = {
-    "date": "2018-01-01",
-    "history": [
-        {"docIdx": 0, "text": "hi", "uid": "user2"},
-        {"docIdx": 0, "text": "It is by Ada Fenn.", "uid": "user1"},
-        {"docIdx": 0, "text": "Tor Vik plays.", "uid": "user1"},
-        {"docIdx": 1, "text": "Bo finds a lake!", "uid": "user1"},
-        {"docIdx": 1, "text": " ", "uid": "user2"},
-        {"docIdx": 2, "text": "and then?", "uid": "user2"},
-        {"docIdx": 2, "text": "Eve swims", "uid": "user1"},
-    ],
-    "rating": 3,
-    "whoSawDoc": ["user1"],
-    "wikiDocumentIdx": 7,
+    "history": [{"docIdx": section, "text": text, "uid": f"user{user}"} for section, text, user in SAID],
+    **{"date": "2018-01-01", "rating": 3, "whoSawDoc": ["user1"], "wikiDocumentIdx": 7},
 }
 
 
@@ -42,29 +33,17 @@ def corpus(folder: Path, talk: dict[str, Any] = TALK, document: dict[str, Any] |
 
 def test_turns_of_those_who_saw_the_text(tmp_path: Path) -> None:
     examples, counts = read(make("cmu_dog", corpus(tmp_path)))
-    assert [(e.id, e.group, e.split) for e in examples] == [
-        ("ab12:1", "ab12", "validation"),
-        ("ab12:3", "ab12", "validation"),
-        ("ab12:6", "ab12", "validation"),
-    ]
+    assert [e.id for e in examples] == ["ab12:1", "ab12:3", "ab12:6"]
+    assert {(e.group, e.split) for e in examples} == {("ab12", "validation")}
     assert [e.response for e in examples] == ["It is by Ada Fenn. Tor Vik plays.", "Bo finds a lake!", "Eve swims"]
-    assert [e.knowledge for e in examples] == [section_text(FIRST), "Bo finds a lake.", "Eve swims."]
+    assert [e.knowledge for e in examples] == [TABLE, "Bo finds a lake.", "Eve swims."]
     last = [(turn.speaker, turn.text) for turn in examples[-1].history]
-    assert last == [
-        ("seeker", "hi"),
-        ("wizard", "It is by Ada Fenn. Tor Vik plays."),
-        ("wizard", "Bo finds a lake!"),
-        ("seeker", "and then?"),
-    ]
+    assert last[:2] == [("seeker", "hi"), ("wizard", "It is by Ada Fenn. Tor Vik plays.")]
+    assert last[2:] == [("wizard", "Bo finds a lake!"), ("seeker", "and then?")]
     assert all(e.label is None and e.reference == e.response for e in examples)
     assert examples[1].meta == {"movie": 7, "doc_idx": 1}
     wanted = {"layout: conversations": 1, "dropped: has not seen the document": 2, "dropped: empty message": 1}
     assert counts == wanted | {"kept": 3}
-
-
-def test_the_first_section_is_a_table_by_name() -> None:
-    wanted = "cast: Tor Vik as Bo; Una Lys as Eve director: Ada Fenn movieName: The Lake year: 1999"
-    assert section_text(FIRST) == wanted
 
 
 def test_the_folder_of_conversations_is_read_beside_turns(tmp_path: Path) -> None:

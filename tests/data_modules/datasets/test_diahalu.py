@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official.judgements import DIAHALU, TALK
-from tests.data_modules.official_rows import encode, make, read, write
+from tests.data_modules.official_rows import make, read, write
 
 ROW = DIAHALU[0]
 NO_JSON, NO_TURN = "repaired: an index that is not JSON", "repaired: a place without such a turn, left out"
@@ -75,8 +75,7 @@ def test_faults_of_the_index_are_mended_and_counted(tmp_path: Path, index: Any, 
 
 
 def test_a_place_in_a_dialogue_that_is_right_does_not_count(tmp_path: Path) -> None:
-    file = write(tmp_path / "DiaHalu.jsonl", [{**ROW, "label": 0}])
-    examples, counts = read(make("diahalu", file))
+    examples, counts = read(make("diahalu", write(tmp_path / "DiaHalu.jsonl", [{**ROW, "label": 0}])))
     assert examples[0].label == "faithful" and "places" not in examples[0].meta
     assert counts["index and label disagree, the label counts: faithful"] == 1
 
@@ -97,35 +96,20 @@ def test_labels_of_a_model_are_read_only_where_they_are_asked_for(tmp_path: Path
 def test_turns_stand_as_the_text_has_them(tmp_path: Path) -> None:
     text = "A1: Hi\nB1: Hello\nA2: Well?\nA3: Anyone?\nB3: Yes."
     file = write(tmp_path / "DiaHalu.jsonl", [{**ROW, "text": text, "index": '[[3,"Irrelevance"]]'}])
-    examples, counts = read(make("diahalu", file, level="turn"))
-    assert [(e.id, e.response, e.label) for e in examples] == [
-        ("2:1", "Hello", "faithful"),
-        ("2:3", "Yes.", "hallucinated"),
-    ]
-    assert [turn.text for turn in examples[1].history] == ["Hi", "Hello", "Well?", "Anyone?"]
+    (first, last), counts = read(make("diahalu", file, level="turn"))
+    assert (first.id, first.response, first.label) == ("2:1", "Hello", "faithful")
+    assert (last.id, last.response, last.label) == ("2:3", "Yes.", "hallucinated")
+    assert [turn.text for turn in last.history] == ["Hi", "Hello", "Well?", "Anyone?"]
     assert counts["turns missing, repeated or out of order: kept as they are"] == 1
     assert counts["rounds without a judged turn"] == 1
 
 
-def test_a_table_saved_as_csv_gives_the_same(tmp_path: Path) -> None:
-    as_lines = read(make("diahalu", write(tmp_path / "a" / "DiaHalu_V2.jsonl", DIAHALU)))[0]
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "DiaHalu_V2.csv").write_text(encode(DIAHALU, ".csv"))
-    assert read(make("diahalu", tmp_path / "b"))[0] == as_lines
-
-
-def test_two_versions_are_not_mixed(tmp_path: Path) -> None:
-    for version in (1, 2):
-        write(tmp_path / f"DiaHalu_V{version}.jsonl", DIAHALU)
-    with pytest.raises(UserError, match=r"several versions are here(.|\n)*set path to one file"):
-        read(make("diahalu", tmp_path))
-
-
-def test_domains_can_be_chosen(tmp_path: Path) -> None:
-    file = write(tmp_path / "DiaHalu.jsonl", DIAHALU)
+def test_domains_can_be_chosen_and_two_versions_are_not_mixed(tmp_path: Path) -> None:
+    file = write(tmp_path / "DiaHalu_V1.jsonl", DIAHALU)
     examples, counts = read(make("diahalu", file, domains=["task", "reasoning"]))
     assert [e.id for e in examples] == ["4", "9"] and counts["dropped: domain knowledge"] == 1
     with pytest.raises(UserError, match="hint: use all, knowledge, task"):
         make("diahalu", file, domains="sports")
-    with pytest.raises(UserError, match="hint: use dialogue or turn"):
-        make("diahalu", file, level="round")
+    write(tmp_path / "DiaHalu_V2.jsonl", DIAHALU)
+    with pytest.raises(UserError, match=r"several versions are here(.|\n)*set path to one file"):
+        read(make("diahalu", tmp_path))

@@ -1,13 +1,11 @@
 """HalluDial's responses with their judgements, in both scenarios."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from data_modules.build import build_source
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
+from tests.data_modules.official.dialogues import APPRENTICE, WIZARD
 from tests.data_modules.official.judgements import HALLUDIAL
 from tests.data_modules.official_rows import labels, make, read, write
 
@@ -58,9 +56,7 @@ def test_both_files_can_be_divided_anew_by_dialogue(tmp_path: Path) -> None:
 )
 def test_a_target_without_a_verdict_is_a_bad_row(tmp_path: Path, target: str) -> None:
     file = write(tmp_path / "induced_test.json", [*HALLUDIAL, {**HALLUDIAL[0], "target": target}])
-    with pytest.raises(
-        UserError, match=r"field 'target' (is .*; known: what begins with Yes or No|is empty)(.|\n)*on_bad_row=skip"
-    ):
+    with pytest.raises(UserError, match=r"field 'target' (is .*; known: what begins with Yes or No|is empty)"):
         read(make("halludial", file))
     examples, counts = read(make("halludial", file), on_bad_row="skip")
     assert len(examples) == 3 and counts["rejected: bad row"] == 1
@@ -74,32 +70,21 @@ def test_a_verdict_is_a_whole_word(tmp_path: Path, target: str, label: str) -> N
     assert read(make("halludial", file))[0][0].label == label
 
 
-def wow_dialogue(topic: str, opening: str, knowledge: str) -> dict[str, Any]:
-    wizard = {"speaker": "0_Wizard", "text": "Indeed.", "checked_sentence": {"k": knowledge}}
-    return {"chosen_topic": topic, "dialog": [{"speaker": "1_Apprentice", "text": opening}, wizard]}
-
-
 def test_topics_are_those_of_wows_dialogues(tmp_path: Path) -> None:
-    other = {
-        **HALLUDIAL[0],
-        "dialogue_id": 9,
-        "dialogue_history": "[Human]: And hills?",
-        "knowledge": "Mount Sel is high.",
-    }
-    unknown = {**other, "dialogue_id": 11, "knowledge": "Nothing of it."}
+    hills = {**HALLUDIAL[0], "dialogue_history": "[Human]: And hills?"}
+    other = {**hills, "dialogue_id": 9, "knowledge": "Mount Sel is high."}
+    unknown = {**hills, "dialogue_id": 11, "knowledge": "Nothing of it."}
     file = write(tmp_path / "spontaneous_test.json", [HALLUDIAL[0], other, unknown])
     openings = [("Lakes", "do you know any lakes ?", "A"), ("Hills", "Tell me.", "Mount Sel is high .")]
     openings += [("Bread", "And hills?", "B"), ("Games", "and hills?", "C")]  # two topics: it decides nothing
-    write(tmp_path / "wow" / "train.json", [wow_dialogue(*one) for one in openings])
+    dialogues = []
+    for topic, opening, knowledge in openings:
+        wizard = {**WIZARD, "text": "Indeed.", "checked_sentence": {"k": knowledge}}
+        dialogues.append({"chosen_topic": topic, "dialog": [{**APPRENTICE, "text": opening}, wizard]})
+    write(tmp_path / "wow" / "train.json", dialogues)
     source = make("halludial", file, topics_path=str(tmp_path / "wow"))
     examples, counts = read(source)
     assert [example.meta.get("topic") for example in examples] == ["Lakes", "Hills", None]
     assert counts == {"kept": 3, "rows without a topic in topics_path": 1}
     assert tmp_path / "wow" / "train.json" in source.files()["test"]  # the cache depends on it
     assert all("topic" not in example.meta for example in read(make("halludial", file))[0])
-
-
-def test_most_of_the_embedded_test_set_has_a_topic() -> None:
-    source = build_source("halludial", EMBEDDED, topics_path=EMBEDDED, embedded_rows={"test": 60})
-    examples, _ = read(source, "test")
-    assert sum("topic" in example.meta for example in examples) > 0.8 * len(examples)

@@ -11,12 +11,8 @@ from tests.data_modules.official.judgements import (
 )
 from tests.data_modules.official_rows import encode, labels, make, read
 
-FILES = {
-    "qa": HALUEVAL_QA,
-    "dialogue": HALUEVAL_DIALOGUE,
-    "summarization": HALUEVAL_SUMMARIZATION,
-    "general": HALUEVAL_GENERAL,
-}
+FILES = {"qa": HALUEVAL_QA, "dialogue": HALUEVAL_DIALOGUE}
+FILES |= {"summarization": HALUEVAL_SUMMARIZATION, "general": HALUEVAL_GENERAL}
 
 
 def corpus(folder: Path) -> Path:
@@ -56,16 +52,10 @@ def test_general_spans_are_kept_where_all_of_them_are_found(tmp_path: Path) -> N
     assert examples[2].spans and examples[2].spans[0].start == len("Lake Orvel, ")
     assert [e.id for e in examples] == [f"general_data:{number}" for number in range(5)]
     assert [turn.text for turn in examples[0].history] == ["Name a lake."] and examples[0].knowledge == ""
-    assert counts == {
-        "dropped: qa": 2,
-        "dropped: dialogue": 1,
-        "dropped: summarization": 1,
-        "spans: located": 3,
-        "spans: of several places, the first taken": 1,
-        "spans: not in the response": 1,
-        "spans: none named in a hallucinated response": 1,
-        "kept": 5,
-    }
+    spans = {"located": 3, "of several places, the first taken": 1, "not in the response": 1}
+    spans |= {"none named in a hallucinated response": 1}
+    dropped = {"dropped: qa": 2, "dropped: dialogue": 1, "dropped: summarization": 1, "kept": 5}
+    assert counts == dropped | {f"spans: {name}": count for name, count in spans.items()}
 
 
 def test_a_coin_chooses_one_response_of_each_row_the_same_whatever_else_is_read(tmp_path: Path) -> None:

@@ -64,13 +64,6 @@ def test_counts(
 
 
 @EXCERPTS
-@pytest.mark.parametrize("name", sorted({name for name, *_ in WANTED} - {"faithdial"}))
-def test_the_folder_of_all_corpora_will_do(name: str) -> None:
-    assert ROOT is not None
-    assert read(make(name, ROOT))[0]
-
-
-@EXCERPTS
 def test_cmu_dogs_conversations_give_the_turns_that_were_cut_out_of_them() -> None:
     assert ROOT is not None
     turns = read(make("cmu_dog", Path(ROOT) / "cmu_dog"))[0]

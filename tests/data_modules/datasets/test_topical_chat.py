@@ -12,15 +12,19 @@ from tests.data_modules.official_rows import make, read
 LEAD = "Rugby is a team sport. It is played with an oval ball."
 FACT = "A rugby ball was once made of a pig's bladder."
 ARTICLE = "The league grew. It has twelve teams now!"
+SAID = [
+    ("Rugby is a team sport, right?", ["FS1"]),
+    ("An oval ball it is played with.", ["FS1", "AS1"]),
+    ("Was a rugby ball once a pig's bladder?", ["FS1"]),
+    ("I love it", ["Personal Knowledge"]),
+    ("  ", ["FS1"]),
+    ("Well, nobody cares!", ["FS1", "FS2"]),
+    ("It has twelve teams", ["FS1", "AS1"]),
+]
 TALK = {
     "content": [
-        {"agent": "agent_1", "message": "Rugby is a team sport, right?", "knowledge_source": ["FS1"]},
-        {"agent": "agent_2", "message": "An oval ball it is played with.", "knowledge_source": ["FS1", "AS1"]},
-        {"agent": "agent_1", "message": "Was a rugby ball once a pig's bladder?", "knowledge_source": ["FS1"]},
-        {"agent": "agent_2", "message": "I love it", "knowledge_source": ["Personal Knowledge"]},
-        {"agent": "agent_1", "message": "  ", "knowledge_source": ["FS1"]},
-        {"agent": "agent_2", "message": "Well, nobody cares!", "knowledge_source": ["FS1", "FS2"]},
-        {"agent": "agent_1", "message": "It has twelve teams", "knowledge_source": ["FS1", "AS1"]},
+        {"agent": f"agent_{1 + n % 2}", "message": text, "knowledge_source": named}
+        for n, (text, named) in enumerate(SAID)
     ]
 }
 SECTION = {"entity": "Rugby", "shortened_wiki_lead_section": LEAD, "fun_facts": [FACT, None]}
@@ -48,19 +52,14 @@ def test_a_turn_rests_on_the_nearest_sentence_that_it_names(tmp_path: Path) -> N
         ("t_1:2", FACT, "FS1", 3),
         ("t_1:6", "It has twelve teams now!", "AS1", 5),
     ]
-    assert {(e.group, e.split, e.label, e.reference == e.response) for e in examples} == {
-        ("t_1", "validation", None, True)
-    }
+    fields = {(e.group, e.split, e.label, e.reference == e.response) for e in examples}
+    assert fields == {("t_1", "validation", None, True)}
     speakers = [turn.speaker for turn in examples[-1].history]
     assert speakers == ["wizard", "seeker", "wizard", "seeker", "seeker"]  # the empty message is left out
-    assert counts == {
-        "layout: conversations, reading sets built": 1,
-        "dropped: opens the conversation": 1,
-        "dropped: no knowledge named": 1,
-        "dropped: empty message": 1,
-        "dropped: little in common with the knowledge named": 1,
-        "kept": 3,
-    }
+    dropped = ["opens the conversation", "no knowledge named", "empty message"]
+    dropped.append("little in common with the knowledge named")
+    layout = {"layout: conversations, reading sets built": 1}
+    assert counts == layout | {f"dropped: {reason}": 1 for reason in dropped} | {"kept": 3}
 
 
 def test_without_the_build_wikipedia_alone_is_read_and_told(tmp_path: Path) -> None:

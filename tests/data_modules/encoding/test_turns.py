@@ -142,6 +142,11 @@ def test_what_is_read_before_answering_is_what_was_read_in_training(kind: str, f
     trained, asked = encoder.encode(rows, counts)["context"], encoder.contexts(rows, Counter())
     assert counts["history cut: rows"] >= 2
     assert all(np.array_equal(trained.row(i), asked.row(i)) for i in range(len(rows)))
+    rows = [example(), example(id="too:long", knowledge="river " * 200)]
+    with pytest.raises(UserError, match=r"too:long.*\d+ tokens[^$]*max_length=\d+.*96"):
+        encoder.encode(rows, Counter())
+    with pytest.raises(UserError, match="too:long"):
+        encoder.contexts(rows, Counter())
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -187,16 +192,6 @@ def test_control_tokens_stand_in_front_and_their_room_is_kept(kind: str, folders
     for wrong in ((), wanted[0][::-1], ("<|loud|>", wanted[0][1]), wanted[0][:1]):
         with pytest.raises(UserError, match="control tokens"):
             encoder.contexts(rows, Counter(), control=[wrong])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_knowledge_that_alone_does_not_fit_is_named(kind: str, folders: dict[str, Path]) -> None:
-    encoder = build(folders, kind)
-    rows = [example(), example(id="too:long", knowledge="river " * 200)]
-    with pytest.raises(UserError, match=r"too:long.*\d+ tokens[^$]*max_length=\d+.*96"):
-        encoder.encode(rows, Counter())
-    with pytest.raises(UserError, match="too:long"):
-        encoder.contexts(rows, Counter())
 
 
 @pytest.mark.parametrize(

@@ -102,15 +102,10 @@ def test_an_error_of_all_requests_is_raised_once(
     assert len(server.asked) <= 6
 
 
-def test_a_server_that_needs_a_key_is_explained() -> None:
+def test_a_server_that_is_down_is_reported_at_once_and_one_that_needs_a_key_is_explained() -> None:
     with ChatServer(always=refusal(401, "key?")) as server, pytest.raises(UserError, match="needs a key, and OPENAI"):
         one_reply(server)
     assert server.keys == ["Bearer none"]
-
-
-def test_a_server_that_is_down_is_reported_at_once() -> None:
-    with ChatServer() as server:
-        pass
     began = time.monotonic()
     with pytest.raises(UserError, match="no server answers here") as raised:
         one_reply(server, max_retries=6)

@@ -73,14 +73,15 @@ def _tensors(checkpoint: Mapping[str, Any]) -> list[Any]:
 
 @pytest.mark.slow
 def test_three_processes_write_what_one_two_and_four_read(tmp_path: Path) -> None:
-    in_processes(3, write_here, str(tmp_path / "last.ckpt"))
-    names = {path.name for path in (tmp_path / "last.ckpt").iterdir()}
+    path = tmp_path / "last.ckpt"
+    in_processes(3, write_here, str(path))
+    names = {file.name for file in path.iterdir()}
     assert names == {INDEX, *(FIRST.replace("shard-00001", f"shard-0000{number}") for number in (1, 2, 3))}
-    assert is_same(read_checkpoint(tmp_path / "last.ckpt"), whole())
+    assert is_same(read_checkpoint(path), whole())
     with alone():
-        read_here(str(tmp_path / "last.ckpt"))
-    in_processes(2, read_here, str(tmp_path / "last.ckpt"))
-    in_processes(4, read_here, str(tmp_path / "last.ckpt"))
+        read_here(str(path))
+    for number in (2, 4):
+        in_processes(number, read_here, str(path))
 
 
 def test_the_shapes_alone_are_read_without_the_weights(group: None, tmp_path: Path) -> None:

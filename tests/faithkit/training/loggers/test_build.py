@@ -4,19 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.environment import environment
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
 from faithkit.training.loggers.build_loggers import TensorBoardEvents
 from faithkit.training.loggers.logger_results import Finished
-
-TINY = (
-    "data.num_train=48",
-    "data.num_validation=24",
-    "data.num_test=24",
-    "model.num_epochs=1",
-    "callbacks.log_every_num_steps=1",
-)
 
 
 def test_tensorboard_holds_metrics_with_intervals_and_plain_texts(tmp_path: Path) -> None:
@@ -38,10 +29,3 @@ def test_tensorboard_holds_metrics_with_intervals_and_plain_texts(tmp_path: Path
     assert events.Tensors("test/a/predictions/text_summary")[-1].tensor_proto.string_val[0].decode() == (
         "| id | response | score |\n| --- | --- | --- |\n| 1 | &lt;b&gt;x&lt;/b&gt; &#124; &#42;y&#42; z |  |"
     )
-
-
-def test_the_environment_holds_no_secret_and_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", "s3cret-value")
-    text = str(environment())
-    assert "s3cret-value" not in text and str(Path.home()) not in text
-    assert environment()["python"]
