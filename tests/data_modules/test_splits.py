@@ -25,13 +25,12 @@ def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
 
 def test_parts_of_one_dataset_have_names_of_their_own(encoder: PairEncoder) -> None:
     assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a-2", "a-3"]
-    built = data(encoder, [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}])
-    assert built.summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
-    named = data(encoder, {"one": {"dataset": "embedded", **SIZES}, "two": {"dataset": "embedded", "seed": 1, **SIZES}})
+    parts = [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}]
+    assert data(encoder, parts).summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
+    named = data(encoder, dict(zip(("one", "two"), parts, strict=True)))
     assert named.summary()["sizes"]["train"] == {"one": 40, "two": 40}
-    assert set(named.counts) == {
-        f"{name}/{split}" for name in ("one", "two") for split in ("train", "validation", "test")
-    }
+    splits = ("train", "validation", "test")
+    assert set(named.counts) == {f"{name}/{split}" for name in ("one", "two") for split in splits}
 
 
 def test_a_part_may_only_train_or_only_test(encoder: PairEncoder) -> None:

@@ -5,7 +5,7 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,9 @@ def write_model(kind: str, folder: Path) -> None:
             model = load_classifier(str(base), labels, of_tokens=True)
         model.classifier.weight.data *= 20
     write_folder(folder, model, load_tokenizer(str(base)), settings.to_sidecar(), seen)
+
+
+write_critic, write_tagger = (partial(write_model, kind) for kind in (CRITIC, TAGGER))
 
 
 def answer(kind: str, folder: Path) -> Any:

@@ -69,8 +69,8 @@ def test_a_request_that_fails_is_unparsed_and_shifts_no_other() -> None:
     assert [one.label for one in found] == [FAITHFUL, UNPARSED, FAITHFUL] and found[1].text == "too long"
     rows = [ROW, (EXAMPLE, {"first": TEN, "second": "b"}), ROW]
     engine = SetEngine(says=lambda prompt: ["1"], problem=engine.problem)
-    found = list(Asker(engine, COMPARATIVE).answers(rows))
-    assert [one.choice for one in found] == ["1", None, "1"] and found[1].text == "too long"
+    chosen = list(Asker(engine, COMPARATIVE).answers(rows))
+    assert [one.choice for one in chosen] == ["1", None, "1"] and chosen[1].text == "too long"
 
 
 @pytest.mark.parametrize("ask", ["verdict", "judgement", "steps", "spans"])

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packing import use_packed_attention
@@ -26,7 +27,7 @@ from judge.task import JudgementEncoder, JudgeModule
 from tests.judge.test_encoder import TEMPLATE, examples
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip
-from tests.running import assert_same_run, break_at, resume_here, train_here
+from tests.running import assert_same_run, break_at, resume_here, run, train_here, train_in_two
 
 LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2", "checkpoints=all")
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
@@ -216,3 +217,33 @@ def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: P
     shutil.copy(lora_run / "adapter" / "adapter_config.json", both)
     with pytest.raises(UserError, match="adapters are not a complete model"):
         Judge.load(both)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    ("given", "folders"),
+    [((*TINY, "model.ask=verdict", "checkpoints=all"), ["hf"]), ((*LORA, "model.lora_dropout=0"), ["hf", "adapter"])],
+    ids=["judge", "judge_lora"],
+)
+def test_two_processes_train_the_judge_of_one(
+    given: tuple[str, ...],
+    folders: list[str],
+    trainer: str,
+    rows: Path,
+    language_models: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    data = (f"data.path={rows}", "data.validation_fraction=0.3", f"model.weights={language_models['llama']}")
+    plain = [o for o in (*given, *data, "trainer.precision=32-true") if not o.startswith("trainer=")]
+    train_here(*plain, "trainer=cpu", f"run_dir={tmp_path / 'one'}")
+    train_in_two(trainer, tmp_path / "two", *plain, "model.gradient_checkpointing=true", timeout=900)
+    one, both = (read_predictions(str(tmp_path / name / "predictions" / "halludial.jsonl")) for name in ("one", "two"))
+    assert one.keys() == both.keys() and len(one) == 24
+    assert all(both[i].score == pytest.approx(found.score, abs=1e-4) for i, found in one.items())
+    for folder in folders:
+        found = [probabilities(Judge.load(tmp_path / name / folder, precision="32-true")) for name in ("one", "two")]
+        assert found[0] == pytest.approx(found[1], abs=1e-4)
+    (tmp_path / "two" / "metrics.json").unlink()  # a whole checkpoint: the end is repeated by resume
+    done = run("train.py", f"resume={tmp_path / 'two'}", timeout=900)
+    assert done.returncode == 0 and "resuming at step" in done.stderr, done.stderr

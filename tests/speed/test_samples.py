@@ -2,9 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import Span
@@ -14,22 +11,15 @@ from tests.data_modules.examples import example
 from tests.tiny import write_tokenizer
 
 
-@pytest.fixture
-def tokenizer(tmp_path: Path) -> Any:
+def test_examples_have_both_labels_and_the_requested_lengths(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
-    return load_tokenizer(str(tmp_path))
-
-
-def test_tagged_examples_have_spans_within_answers_of_the_requested_length(tokenizer: Any) -> None:
+    tokenizer = load_tokenizer(str(tmp_path))
     examples = make_tagged(tokenizer, 40)
     assert examples == make_tagged(tokenizer, 40)
     assert any(e.spans for e in examples) and any(not e.spans for e in examples)
     for e in examples:
         assert len(tokenizer(e.response, add_special_tokens=False)["input_ids"]) <= ANSWER[1] * 1.2
         assert all(e.response[s.start : s.end].strip() == e.response[s.start : s.end] != "" for s in e.spans or ())
-
-
-def test_pairs_have_both_labels_and_are_not_truncated(tokenizer: Any) -> None:
     pairs = make_pairs(tokenizer, 100)
     assert {pair.label for pair in pairs} == {"faithful", "hallucinated"}
     lengths = [len(tokenizer(pair.knowledge, pair.response)["input_ids"]) for pair in pairs]

@@ -84,19 +84,6 @@ def test_topical_chats_overlap_is_the_one_that_its_turns_tell() -> None:
     assert not wrong
 
 
-@EXCERPTS
-def test_the_span_corpora_as_they_are() -> None:
-    assert ROOT is not None
-    ragtruth = read(make("ragtruth", ROOT, official_split=False))[0]
-    assert len(ragtruth) == 538 and len({example.group for example in ragtruth}) == 95
-    assert sum(len(example.spans or ()) for example in ragtruth) == 136
-    assert sum(len(example.meta.get("implicit_true", ())) for example in ragtruth) == 21
-    xsum = read(make("xsum_tokens", ROOT))[0]
-    assert len({example.group for example in xsum}) == 297
-    words = sum(len(e.response[s.start : s.end].split()) for e in xsum for s in e.spans or ())
-    assert words == 12_006  # as many as there are tokens of label 1
-
-
 RELEASES = os.environ.get("FAITHKIT_TEST_RELEASES")
 WHOLE: list[tuple[str, str, dict[str, Any], dict[str, int], dict[str, int]]] = [
     ("diahalu", "DiaHalu/DiaHalu_V1.xlsx", {}, {"faithful": 419, "hallucinated": 329}, {}),

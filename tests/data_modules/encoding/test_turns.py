@@ -179,12 +179,9 @@ def test_a_batch_is_what_the_rows_written_out_are(kind: str, packed: bool, folde
 def test_control_tokens_stand_in_front_and_their_room_is_kept(kind: str, folders: dict[str, Path]) -> None:
     encoder = build(folders, kind, control=("voice", "overlap"))
     wanted = [(CONTROL_TOKENS["voice"][1], CONTROL_TOKENS["overlap"][2])]
-    history = tuple(Turn(speaker="seeker", text="river") for _ in range(60))
-    rows = [example(history=history, response="it is")]
+    rows = [example(history=tuple(Turn(speaker="seeker", text="river") for _ in range(60)), response="it is")]
     asked = encoder.contexts(rows, Counter(), control=wanted)
-    columns: dict[str, Any] = encoder.encode(rows, Counter())
-    columns["control"] = encoder.control_ids(wanted)
-    batch = encoder.collate(columns)
+    batch = encoder.collate({**encoder.encode(rows, Counter()), "control": encoder.control_ids(wanted)})
     length = int(asked.lengths[0])
     assert batch["input_ids"][0, :length].tolist() == asked.row(0).tolist()
     assert encoder.tokenizer.convert_ids_to_tokens(asked.row(0)[:2].tolist()) == list(wanted[0])
@@ -222,5 +219,4 @@ def test_markers_are_added_once_and_saved_with_the_tokenizer(folders: dict[str, 
     tokenizer.save_pretrained(tmp_path)
     again = load_tokenizer(str(tmp_path))
     assert add_markers(again, layout) == {} and len(again) == len(tokenizer)
-    encoders = [TurnEncoder(one, layout) for one in (tokenizer, again)]
-    assert encoders[0].fingerprint() == encoders[1].fingerprint()
+    assert TurnEncoder(tokenizer, layout).fingerprint() == TurnEncoder(again, layout).fingerprint()

@@ -1,13 +1,15 @@
-"""A T5 with other layers and a packed encoder: the logits and gradients of transformers' own."""
+"""A T5 with other layers and a packed encoder, and norms in mixed precision: transformers' logits and gradients."""
 
 from copy import deepcopy
 from typing import Any
 
 import pytest
 import torch
+import transformers as t
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
+from faithkit.training.module import use_half_norms
 from faithkit.training.t5_layers import speed_up
 
 SIZES: dict[str, Any] = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
@@ -71,3 +73,40 @@ def test_other_models_are_not_changed() -> None:
     before = [type(module) for module in model.modules()]
     speed_up(model)
     assert [type(module) for module in model.modules()] == before
+
+
+SIZE: dict[str, Any] = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+MODELS = {
+    "bert": lambda: t.BertModel(t.BertConfig(**SIZE, intermediate_size=48)),
+    "llama": lambda: t.LlamaModel(t.LlamaConfig(**SIZE, intermediate_size=48)),
+}
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_states_and_gradients_are_near_those_of_fp32(family: str) -> None:
+    torch.manual_seed(0)
+    model, ids = MODELS[family]().eval(), torch.arange(24).view(2, 12)
+    names, gradients, states = set(model.state_dict()), [], []
+    for changes in (False, True):
+        if changes:
+            use_half_norms(model)
+        with torch.autocast("cpu", torch.bfloat16, enabled=changes):
+            states.append(model(input_ids=ids).last_hidden_state.float())
+        model.zero_grad()
+        states[-1][..., :7].square().mean().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert set(model.state_dict()) == names
+    assert (states[1] - states[0]).norm() < 0.02 * states[0].norm()
+    assert (gradients[1] - gradients[0]).norm() < 0.05 * gradients[0].norm()
+
+
+def test_norms_within_layers_return_the_type_of_autocast() -> None:
+    model, seen = MODELS["bert"](), {}
+    use_half_norms(model)
+    for name, module in model.named_modules():
+        if name.endswith("LayerNorm"):
+            module.register_forward_hook(lambda _, __, out, name=name: seen.update({name: out.dtype}))
+    with torch.autocast("cpu", torch.bfloat16):
+        model(input_ids=torch.arange(12)[None])
+    assert seen.pop("embeddings.LayerNorm") == torch.float32
+    assert set(seen.values()) == {torch.bfloat16} and len(seen) == 4
