@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from faithkit.environment import environment
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
 from faithkit.training.loggers.build_loggers import CsvFiles, CsvLogger, TensorBoardEvents
@@ -132,3 +133,9 @@ def test_tensorboard_holds_metrics_with_intervals_and_plain_texts(tmp_path: Path
     assert events.Tensors("test/a/predictions/text_summary")[-1].tensor_proto.string_val[0].decode() == (
         "| id | response | score |\n| --- | --- | --- |\n| 1 | &lt;b&gt;x&lt;/b&gt; &#124; &#42;y&#42; z |  |"
     )
+
+
+def test_the_environment_holds_no_secret_and_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "s3cret-value")
+    found = environment()
+    assert found["python"] and "s3cret-value" not in str(found) and str(Path.home()) not in str(found)

@@ -1,4 +1,4 @@
-"""RAGTruth: two files that belong together, spans that are what they say, and switches that each do something."""
+"""RAGTruth and XSum's token labels: spans that are what they say, and switches that each do something."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.datasets.ragtruth import LABELS, render
+from data_modules.datasets.xsum_tokens import align
+from data_modules.reading.rows import BadRow
 from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.official import Rows
-from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, marked, response
+from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, XSUM_TOKENS, marked, response
 from tests.data_modules.official_rows import labels, make, read, write
 
 
@@ -168,3 +170,36 @@ def test_any_text_and_its_spans_come_back(tmp_path_factory: pytest.TempPathFacto
     assert sorted((s.start, s.end, s.label) for s in found.spans or ()) == sorted(
         (a, b, LABELS[c]) for a, b, c in wanted
     )
+
+
+def test_runs_of_marked_tokens_are_spans(tmp_path: Path) -> None:
+    examples, counts = read(make("xsum_tokens", write(tmp_path / "xsum_token_labels.jsonl", XSUM_TOKENS)))
+    assert counts == {"kept": 3} and labels(examples) == {"faithful": 1, "hallucinated": 2}
+    second = examples[1]
+    assert (second.id, second.group, second.split, second.reference) == ("7:PtGen", "7", "all", "A lake.")
+    assert second.meta == {"task": "Summary", "model": "PtGen"}
+    found = [(second.response[span.start : span.end], span.label) for span in second.spans or ()]
+    assert found == [("orvel\\'s", "hallucination"), ("not deep.", "hallucination")]
+
+
+@pytest.mark.parametrize("summary", ['orvel\'s "deep"  lake', 'orvel\\\'s \\"deep\\" lake', ' orvel\\\'s "deep"lake\n'])
+@pytest.mark.parametrize("tokens", [["orvel's", '"deep"', "lake"], ["orvel\\'s", '\\"deep\\"', "lake"]])
+def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -> None:
+    places = align(summary, tokens)
+    plain = [summary[start:end].replace("\\", "") for start, end in places]
+    assert plain == ["orvel's", '"deep"', "lake"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "tokens", "message"),
+    [
+        ("a deep lake", ["a", "lake"], r"'tokens\[1\]' is 'lake', but the summary goes on with 'deep lake'"),
+        ("a deep lake", ["a", "deep", "lake", "is"], r"'tokens\[3\]' is 'is', but the summary goes on with ''"),
+        ("a deep lake", ["a", "deep"], "ends before the summary does: 'lake' is left"),
+        ("a deep lake", ["a", "", "deep", "lake"], r"'tokens\[1\]' is ''"),
+        ("a \\deep lake", ["a", "deep", "lake"], r"'tokens\[1\]'"),  # only quotes are escaped
+    ],
+)
+def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], message: str) -> None:
+    with pytest.raises(BadRow, match=message):
+        align(summary, tokens)
