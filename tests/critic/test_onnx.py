@@ -166,9 +166,8 @@ def test_other_encoders_are_exported_too(family: str, tmp_path: Path) -> None:
 
     size = {"vocab_size": 500, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 2}
     size |= {"id2label": {0: "faithful", 1: "hallucinated"}, "initializer_range": 0.5}
-    own = {"local_attention": 16, "global_attn_every_n_layers": 2}
-    if family == "Roberta":
-        own = {"intermediate_size": 64, "max_position_embeddings": 130, "pad_token_id": 1}
+    size |= {"intermediate_size": 64, "max_position_embeddings": 130, "pad_token_id": 1}
+    own = {"local_attention": 16, "global_attn_every_n_layers": 2} if family == "ModernBert" else {}
     config = getattr(transformers, f"{family}Config")(**size, **own)
     model = getattr(transformers, f"{family}ForSequenceClassification")(config)
     settings = Settings(max_length=96, order="response_knowledge", calibration=ScoreCalibration(), origin={})
