@@ -1,6 +1,7 @@
 """Running the scripts as a user does: in this process where that is enough, as a command where it is not."""
 
 import atexit
+import csv
 import json
 import os
 import shutil
@@ -125,3 +126,50 @@ def run(script: str, *arguments: str, timeout: float = 240, **environment: str) 
         text=True,
         timeout=timeout,
     )
+
+
+def curve(folder: Path, name: str = "train/loss") -> list[float]:
+    """Reads a curve of a run's metrics.csv."""
+    with (folder / "csv" / "metrics.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+def state(folder: Path, name: str = "last") -> dict[str, Any]:
+    """Reads the weights of a run's checkpoint."""
+    from faithkit.training.checkpoints import read_checkpoint
+
+    return dict(read_checkpoint(folder / "checkpoints" / f"{name}.ckpt")["state_dict"])
+
+
+def assert_same_run(first: Path, second: Path, name: str = "last") -> None:
+    ours, theirs = state(first, name), state(second, name)
+    assert ours.keys() == theirs.keys() and all(bool((ours[key] == theirs[key]).all()) for key in ours)
+    assert metrics_of(first) == metrics_of(second)
+
+
+def break_at(number: int, module: Any, folder: Path, *options: str) -> None:
+    """Trains until the power fails at the step of this number, counted over all stages."""
+    step, done = module.training_step, 0
+
+    def broken(self: Any, batch: Any, batch_idx: int) -> Any:
+        nonlocal done
+        if done == number:
+            raise RuntimeError("the power fails")
+        done += 1
+        return step(self, batch, batch_idx)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="the power fails"):
+        patch.setattr(module, "training_step", broken)
+        train_here(f"run_dir={folder}", *options)
+
+
+def resume_here(folder: Path) -> None:
+    with commanded([f"resume={folder}"]):
+        train_here(f"resume={folder}")
+
+
+def train_in_two(trainer: str, folder: Path, *options: str, timeout: float = 240) -> None:
+    """Trains in two processes."""
+    two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
+    done = run("train.py", f"run_dir={folder}", *options, *two, timeout=timeout)
+    assert done.returncode == 0, done.stderr

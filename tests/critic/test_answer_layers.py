@@ -1,4 +1,4 @@
-"""Layers that compute only the answers' tokens: the logits of the complete model, for windows of mixed lengths."""
+"""Layers that compute only the answers' tokens, and gated layers: the logits of the complete model."""
 
 import copy
 from collections.abc import Iterator
@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
 
 from critic.tagger.windows import _answer_logits
-from faithkit.fast.answer_layers import answer_stretches, keep_answers
-from faithkit.fast.linear_layers import speed_up_linear_layers
+from faithkit.fast.answer_layers import answer_stretches, compute_gated, keep_answers
+from faithkit.fast.linear_layers import OneDnnLinear, speed_up_linear_layers
 from faithkit.fast.packing import use_packed_attention
 from tests.faithkit.fast.test_packing import build
 
@@ -79,21 +80,27 @@ def test_a_modernbert_layer_reads_what_the_layers_above_it_can_see() -> None:
     assert [stretch.packing.queries for stretch in stretches] == [(26, 10), None, None]
 
 
-@pytest.mark.parametrize("kind", ["electra", "deberta"])
+@pytest.mark.parametrize("kind", ["Electra", "DebertaV2"])
 def test_other_encoders_stay_as_they_are(kind: str) -> None:
-    import transformers as t
+    import transformers
 
-    size = {
-        "vocab_size": 50,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 24,
-    }
-    makers = {
-        "electra": lambda: t.ElectraForTokenClassification(t.ElectraConfig(**size, embedding_size=16)),
-        "deberta": lambda: t.DebertaV2ForTokenClassification(t.DebertaV2Config(**size)),
-    }
-    model = makers[kind]()
+    size = {"vocab_size": 50, "hidden_size": 16, "embedding_size": 16, "intermediate_size": 24}
+    config = getattr(transformers, f"{kind}Config")(**size, num_hidden_layers=2, num_attention_heads=2)
+    model = getattr(transformers, f"{kind}ForTokenClassification")(config)
     before = [type(module) for module in model.modules()]
     assert [type(module) for module in keep_answers(model).modules()] == before
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+def test_a_product_with_its_activation_equals_the_steps(dtype: torch.dtype, error: float, bias: bool) -> None:
+    torch.manual_seed(0)
+    linear, states = nn.Linear(16, 24, bias=bias).to(dtype), torch.randn(1, 7, 16, dtype=dtype)
+    linear.__class__ = OneDnnLinear
+    for activation in (ACT2FN["gelu"], ACT2FN["relu"]):
+        steps = compute_gated(linear, states, activation)
+        with torch.inference_mode():
+            found = compute_gated(linear, states, activation)
+        assert steps.requires_grad and not found.requires_grad
+        torch.testing.assert_close(found, steps, rtol=0, atol=error)

@@ -20,12 +20,10 @@ KNOWLEDGE = ["the river is long", "music", "a dog and a cat " * 80]
 RESPONSE = ["it is long", "the king plays music", "dog"]
 
 
-def foreign(trained: Path, folder: Path, *names: str) -> str:
-    """The trained critic as someone else's, with classes of these names."""
-    shutil.copytree(trained / "hf", folder)
-    make_foreign(folder)
-    by_number = {str(number): name for number, name in enumerate(names)}
-    config(id2label=by_number, label2id={name: int(number) for number, name in by_number.items()})(folder)
+def foreign(trained: Path, folder: Path) -> str:
+    """The trained critic as someone else's, with classes that have no names."""
+    make_foreign(Path(shutil.copytree(trained / "hf", folder)))
+    config(id2label={"0": "LABEL_0", "1": "LABEL_1"}, label2id={"LABEL_0": 0, "LABEL_1": 1})(folder)
     return str(folder)
 
 
@@ -40,10 +38,9 @@ def foreign(trained: Path, folder: Path, *names: str) -> str:
 def test_classes_without_names_are_read_as_they_are_said_to_be(
     labels: dict[Any, str], sign: int, trained: Path, tmp_path: Path
 ) -> None:
-    ours = Critic.load(trained)
-    theirs = Critic.load(foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1"), labels=labels)
+    theirs = Critic.load(foreign(trained, tmp_path / "critic"), labels=labels)
     pairs = KNOWLEDGE[:2], RESPONSE[:2]  # of one window each: of several the lowest odds decide
-    np.testing.assert_allclose(theirs.odds(*pairs), sign * ours.odds(*pairs), atol=1e-6)
+    np.testing.assert_allclose(theirs.odds(*pairs), sign * Critic.load(trained).odds(*pairs), atol=1e-6)
     assert (theirs.calibration.temperature, theirs.calibration.threshold) == (1.0, 0.5)
 
 
@@ -83,8 +80,8 @@ def test_labels_that_do_not_go_with_the_classes_are_refused(labels: Any) -> None
 def test_a_benchmark_takes_the_labels_from_the_command_line(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1")
-    options = ("benchmark=embedded", "benchmark.options.num_test=40", f"checkpoint={folder}", "num_examples=0")
+    checkpoint = f"checkpoint={foreign(trained, tmp_path / 'critic')}"
+    options = ("benchmark=embedded", "benchmark.options.num_test=40", checkpoint, "num_examples=0")
     evaluate_here(*options, f"run_dir={tmp_path / 'run'}", "labels={0: faithful, 1: hallucinated}")
     assert "macro-F1" in capsys.readouterr().out
     assert dict(compose("evaluate", "labels={LABEL_0: faithful, LABEL_1: hallucinated}").labels)

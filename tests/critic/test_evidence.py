@@ -19,6 +19,9 @@ from tests.running import SMALL, train_here
 KNOWLEDGE = "The river is long. The city is old. The king lives in it. Music is loved by the king."
 
 
+PAIRS = ([KNOWLEDGE, "music", KNOWLEDGE], ["The king is old.", "I like it.", "Nine dogs!"])
+
+
 @pytest.fixture(scope="module")
 def general(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "general"
@@ -48,17 +51,19 @@ def test_an_export_with_evidence_is_not_offered_as_a_plain_classifier(
     assert tagged == {"evidence": False, "plain": True}
 
 
-def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path) -> None:
-    critic = Critic.load(str(general))
-    knowledge, response = [KNOWLEDGE, "music", KNOWLEDGE], ["The king is old.", "I like it.", "Nine dogs!"]
-    together = critic.probabilities(knowledge, response)
-    alone = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
+def scores_alone_in_lists_and_cached(critic: Critic) -> np.ndarray:
+    together = critic.probabilities(*PAIRS)
+    alone = [critic.score(k, r).probability for k, r in zip(*PAIRS, strict=True)]
     np.testing.assert_allclose(alone, together, atol=1e-6)
-    rows = [example(knowledge=k, response=r) for k, r in zip(knowledge, response, strict=True)]
-    cached = column_odds(
-        critic.model, critic.encoder, critic.encoder.encode(rows, Counter()), critic.weights, batch_tokens=512
-    )
+    rows = [example(knowledge=k, response=r) for k, r in zip(*PAIRS, strict=True)]
+    columns = critic.encoder.encode(rows, Counter())
+    cached = column_odds(critic.model, critic.encoder, columns, critic.weights, batch_tokens=512)
     np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
+    return together
+
+
+def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path) -> None:
+    scores_alone_in_lists_and_cached(Critic.load(str(general)))
 
 
 def test_a_good_fit_is_kept_where_datasets_differ_in_level_or_words_stand_first() -> None:

@@ -12,11 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from critic.auxiliary_losses import (
-    auxiliary_loss,
-    overlap_targets,
-    unit_vectors,
-)
+from critic.auxiliary_losses import auxiliary_loss, overlap_targets, unit_vectors
 from critic.sequence.module import batch_loss
 from critic.sequence.module import validation_metrics as critic_metrics
 from critic.tagger.module import token_loss
@@ -121,15 +117,12 @@ def test_tags_with_and_without_types_by_hand() -> None:
     assert loss(TYPED, torch.tensor([0, 1, 4, UNTYPED_TAG])) == pytest.approx(sum(rows) / 4)
 
 
-def test_overlaps_by_hand() -> None:
+def test_overlaps_and_marks_by_hand() -> None:
     torch.testing.assert_close(targets()[:, 4:6], OVERLAPS)
     counted = (SEGMENT == RESPONSE) & torch.tensor([[True], [True], [True], [False]])  # the fourth row is padding
     loss = auxiliary_loss(THREE_QUARTERS, targets(), counted, num_tokens=counted.sum(), world_size=1)
     by_hand = [-(t * math.log(3 / 4) + (1 - t) * math.log(1 / 4)) for t in OVERLAPS[:3].flatten().tolist()]
     assert loss.item() == pytest.approx(sum(by_hand) / 6)
-
-
-def test_marks_by_hand() -> None:
     assert spans_loss(slice(None), 1).item() == pytest.approx(-(math.log(1 / 4) + 2 * math.log(3 / 4)) / 3)
 
 

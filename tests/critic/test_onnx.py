@@ -16,10 +16,12 @@ from critic.export import export
 from critic.onnx_export import write_graph
 from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
 from critic.sequence.settings import Settings
+from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
-from faithkit.files.model_folder import read_stored, seal
-from tests.model_folders import Change
+from faithkit.files.model_folder import read_stored, seal, write_folder
+from tests.model_folders import Change, cut, without
+from tests.tiny import tiny_tokenizer
 
 pytest.importorskip("onnx", reason="needs pip install '.[onnx]'")
 pytest.importorskip("onnxruntime", reason="needs pip install '.[onnx]'")
@@ -67,32 +69,17 @@ def with_graph(trained: Path, tmp_path: Path) -> Path:
     return add_graph(shutil.copytree(trained / "hf", tmp_path / "hf"), 2)
 
 
-def test_a_score_of_the_graph_does_not_depend_on_its_batch(with_graph: Path) -> None:
-    critic = Critic.load(with_graph, precision="onnx")
-    together = critic.score(KNOWLEDGE, RESPONSES)
-    alone = [critic.score(k, r) for k, r in zip(KNOWLEDGE, RESPONSES, strict=True)]
-    assert [(one.label, one.score) for one in together] == [(one.label, one.score) for one in alone]
-    assert len({score.probability for score in together}) == len(together)
-    assert critic.device.type == "cpu"
-
-
-def test_spans_of_the_graph_do_not_depend_on_their_batch(trained_tagger: Path, tmp_path: Path) -> None:
-    stored = read_stored(trained_tagger / "hf")
-    assert stored is not None
-    folder = shutil.copytree(trained_tagger / "hf", tmp_path / "hf")
-    tagger = Tagger.load(add_graph(folder, len(stored["labels"]), per_token=True), precision="onnx")
-    together = tagger.predict(KNOWLEDGE, RESPONSES)
-    alone = [tagger.predict(k, r) for k, r in zip(KNOWLEDGE, RESPONSES, strict=True)]
-    assert [(one.score, one.spans) for one in together] == [(one.score, one.spans) for one in alone]
-    assert len({one.score for one in together}) == len(together)
-
-
-def damaged(folder: Path) -> None:
-    (folder / GRAPH).write_bytes((folder / GRAPH).read_bytes()[:-40])
-
-
-def missing(folder: Path) -> None:
-    (folder / GRAPH).unlink()
+@pytest.mark.parametrize("kind", [Critic, Tagger])
+def test_a_score_of_the_graph_does_not_depend_on_its_batch(
+    kind: Any, trained: Path, trained_tagger: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree((trained if kind is Critic else trained_tagger) / "hf", tmp_path / "hf")
+    num_classes = len((read_stored(folder) or {})["labels"])
+    model = kind.load(add_graph(folder, num_classes, per_token=kind is Tagger), precision="onnx")
+    together = model.predict(KNOWLEDGE, RESPONSES)
+    alone = [model.predict(k, r) for k, r in zip(KNOWLEDGE, RESPONSES, strict=True)]
+    assert [(one.label, one.score, one.spans) for one in together] == [(x.label, x.score, x.spans) for x in alone]
+    assert len({one.score for one in together}) == len(together) and model.device.type == "cpu"
 
 
 def elsewhere(folder: Path) -> None:
@@ -103,8 +90,8 @@ def elsewhere(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (damaged, "is not the graph that was exported with these weights"),
-        (missing, "model.onnx is missing"),
+        (cut(GRAPH), "is not the graph that was exported with these weights"),
+        (without(GRAPH), "model.onnx is missing"),
         (elsewhere, "broken sidecar: onnx is"),
     ],
 )
@@ -121,27 +108,22 @@ def test_a_model_without_a_graph_says_how_to_write_one(trained: Path) -> None:
 
 def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UserError, match=r'onnxruntime(.|\n)*pip install "\.\[onnx\]"'):
-        Critic.load(with_graph, precision="onnx")
-    with pytest.raises(UserError, match=r'onnxruntime(.|\n)*pip install "\.\[onnx\]"'):
-        export_graph(str(trained), int8=False)
+    for call in (lambda: Critic.load(with_graph, precision="onnx"), lambda: export_graph(str(trained), int8=False)):
+        with pytest.raises(UserError, match=r'onnxruntime(.|\n)*pip install "\.\[onnx\]"'):
+            call()
     assert not (trained / "hf" / ONNX).exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["critic", "tagger"])
+@pytest.mark.parametrize("kind", [Critic, Tagger])
 def test_an_exported_graph_scores_as_the_weights_do(
-    kind: str, trained: Path, trained_tagger: Path, tmp_path: Path
+    kind: Any, trained: Path, trained_tagger: Path, tmp_path: Path
 ) -> None:
-    run, load = (trained, Critic.load) if kind == "critic" else (trained_tagger, Tagger.load)
+    run = trained if kind is Critic else trained_tagger
     report = export(str(run), str(tmp_path / "out"), graph=True)
-    wanted, found = load(run, device="cpu"), load(report.folder, precision="onnx")
-    if isinstance(wanted, Critic) and isinstance(found, Critic):
-        pairs = zip(wanted.score(KNOWLEDGE, RESPONSES), found.score(KNOWLEDGE, RESPONSES), strict=True)
-        assert all(a.label == b.label and a.probability == pytest.approx(b.probability, abs=1e-5) for a, b in pairs)
-    elif isinstance(wanted, Tagger) and isinstance(found, Tagger):
-        tagged = zip(wanted.predict(KNOWLEDGE, RESPONSES), found.predict(KNOWLEDGE, RESPONSES), strict=True)
-        assert all(a.label == b.label and a.score == pytest.approx(b.score, abs=1e-5) for a, b in tagged)
+    wanted, found = kind.load(run, device="cpu"), kind.load(report.folder, precision="onnx")
+    pairs = zip(wanted.predict(KNOWLEDGE, RESPONSES), found.predict(KNOWLEDGE, RESPONSES), strict=True)
+    assert all(a.label == b.label and a.score == pytest.approx(b.score, abs=1e-5) for a, b in pairs)
     described = (read_stored(report.folder) or {})[ONNX]
     assert (described["file"], described["opset"], described["int8"]) == (GRAPH, 18, False)
     assert described["compared"]["largest_logit_difference"] < 1e-4
@@ -150,7 +132,7 @@ def test_an_exported_graph_scores_as_the_weights_do(
     scope |= dict.fromkeys(("response", "answer"), RESPONSES[0])
     by_torch, by_graph = ({**scope} for _ in range(2))
     exec(code[-1], by_graph)  # noqa: S102 - our own card
-    if kind == "tagger":
+    if kind is Tagger:
         exec(code[0], by_torch)  # noqa: S102 - our own card
         assert np.abs(by_torch["logits"].detach().numpy() - by_graph["logits"]).max() < 1e-4
     else:
@@ -178,25 +160,16 @@ def test_a_run_gets_a_graph_in_int8_and_one_too_far_off_is_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+@pytest.mark.parametrize("family", ["Roberta", "ModernBert"])
 def test_other_encoders_are_exported_too(family: str, tmp_path: Path) -> None:
     import transformers
 
-    from faithkit.calibration.score_calibration import ScoreCalibration
-    from faithkit.files.model_folder import write_folder
-    from tests.tiny import tiny_tokenizer
-
-    size = {"vocab_size": 500, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    places = {"intermediate_size": 64, "max_position_embeddings": 130, "pad_token_id": 1}
-    labels = {"num_labels": 2, "id2label": {0: "faithful", 1: "hallucinated"}}
-    if family == "roberta":
-        model: object = transformers.RobertaForSequenceClassification(
-            transformers.RobertaConfig(**size, **places, **labels, initializer_range=0.5)
-        )
-    else:
-        windows = {"local_attention": 16, "global_attn_every_n_layers": 2}
-        config = transformers.ModernBertConfig(**size, **places, **labels, **windows, initializer_range=0.5)
-        model = transformers.ModernBertForSequenceClassification(config)
+    size = {"vocab_size": 500, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 2}
+    size |= {"id2label": {0: "faithful", 1: "hallucinated"}, "initializer_range": 0.5}
+    size |= {"intermediate_size": 64, "max_position_embeddings": 130, "pad_token_id": 1}
+    own = {"local_attention": 16, "global_attn_every_n_layers": 2} if family == "ModernBert" else {}
+    config = getattr(transformers, f"{family}Config")(**size, **own)
+    model = getattr(transformers, f"{family}ForSequenceClassification")(config)
     settings = Settings(max_length=96, order="response_knowledge", calibration=ScoreCalibration(), origin={})
     write_folder(tmp_path / "hf", model, tiny_tokenizer("bpe"), settings.to_sidecar())
     described = write_graph(tmp_path / "hf", quantised=False)

@@ -1,6 +1,5 @@
 """Scoring from Python: three lines, one pair or many, the same in any batch, texts of any length."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, cycle, islice
@@ -73,30 +72,11 @@ def test_a_response_is_as_hallucinated_as_its_best_window_leaves_it(critic: Crit
     assert critic.score(knowledge, response).probability == pytest.approx(windows.min(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("knowledge", "response", "words"),
-    [
-        ("", "text", "knowledge"),
-        ("text", "  \n", "response"),
-        (["a", "b"], ["a"], "2 knowledge and 1 response"),
-        ("a", None, "response must be a text or a list of texts, got None"),
-        (["a", ""], "b", "knowledge must be text"),
-        ([], "b", "knowledge must be text"),
-        ("a", ["a"], "knowledge must be a list, since response is one"),
-        (["a", None], ["a", "b"], "item 1"),
-    ],
-)
-def test_what_cannot_be_scored_is_explained(critic: Critic, knowledge: object, response: object, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        critic.score(knowledge, response)  # type: ignore[call-overload]
-
-
 def test_passages_are_joined_by_spaces_and_the_history_changes_nothing(critic: Critic) -> None:
-    one = critic.score(knowledge="the river is long the king lives", response="it is long")
-    assert (
-        critic.score(["the river is long", "the king lives"], "it is long", history=["who", ("user", "is it")]) == one
-    )
-    many = critic.score([["the river is long", "the king lives"], "music"], ["it is long", "music"])
+    passages, history = ["the river is long", "the king lives"], ["who", ("user", "is it")]
+    one = critic.score(knowledge=" ".join(passages), response="it is long")
+    assert critic.score(passages, "it is long", history=history) == one
+    many = critic.score([passages, "music"], ["it is long", "music"])
     assert many[0].probability == pytest.approx(one.probability, abs=1e-6)
 
 
@@ -105,9 +85,6 @@ def test_a_threshold_of_one_call_decides_the_label_alone(critic: Critic) -> None
     low, high = (critic.score(KNOWLEDGE, RESPONSE, threshold=t) for t in (0.0, 1.0))
     assert {s.label for s in low} == {"hallucinated"} and {s.label for s in high} == {"faithful"}
     assert [s.probability for s in low] == [s.probability for s in stored] == [s.probability for s in high]
-    for wrong in (2, True):
-        with pytest.raises(UserError, match=f"threshold must be a probability from 0 to 1, got {wrong}"):
-            critic.score("a", "b", threshold=wrong)
 
 
 def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must(
@@ -131,19 +108,9 @@ def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must
         list(critic.stream(KNOWLEDGE, RESPONSE[:2], progress=False))
 
 
-def test_a_critic_shows_what_it_is_and_its_scores_are_json(critic: Critic, trained: Path) -> None:
-    assert repr(critic).startswith(f"Critic({str(trained)!r}, threshold=0.") and "device='cpu'" in repr(critic)
-    score = critic.score("the river", "it is long")
-    assert json.loads(json.dumps(score.to_dict())) == {
-        **{"id": "0", "label": score.label, "score": score.probability, "spans": [], "text": ""}
-    }
-
-
 def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:
-    quantised = Critic.load(str(trained), precision="int8")
-    np.testing.assert_allclose(
-        quantised.probabilities(KNOWLEDGE, RESPONSE), critic.probabilities(KNOWLEDGE, RESPONSE), atol=0.05
-    )
+    found = Critic.load(str(trained), precision="int8").probabilities(KNOWLEDGE, RESPONSE)
+    np.testing.assert_allclose(found, critic.probabilities(KNOWLEDGE, RESPONSE), atol=0.05)
 
 
 def test_of_long_knowledge_the_parts_with_the_words_of_the_response_are_read(trained: Path, critic: Critic) -> None:

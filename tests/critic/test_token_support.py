@@ -13,21 +13,20 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS
-from critic.sequence.pair_odds import column_odds, compute_features
+from critic.sequence.pair_odds import compute_features
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
 from faithkit.calibration.score_calibration import IS_HALLUCINATED
 from faithkit.errors import UserError
-from tests.data_modules.examples import example
+from tests.critic.test_evidence import KNOWLEDGE, PAIRS, scores_alone_in_lists_and_cached
 from tests.running import SMALL, train_here
 
 ALONE = (
     *("model.evidence=words_and_tokens", "model.evidence_alone=true", "model.freeze_encoder=true"),
     *("model.support_weight=0", "model.span_weight=0"),
 )
-KNOWLEDGE = "The river is long. The city is old. The king lives in it. Music is loved by the king."
 TEXTS = st.lists(st.sampled_from("the king lives in a city of music . !".split()), max_size=40).map(" ".join)
 
 
@@ -144,19 +143,10 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
 
 
 def test_scores_are_the_same_alone_in_lists_from_cached_tokens_and_after_export(alone: Path, tmp_path: Path) -> None:
-    critic = Critic.load(str(alone))
-    knowledge, response = [KNOWLEDGE, "music", KNOWLEDGE], ["The king is old.", "I like it.", "Nine dogs!"]
-    together = critic.probabilities(knowledge, response)
-    each = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
-    np.testing.assert_allclose(each, together, atol=1e-6)
-    rows = [example(knowledge=k, response=r) for k, r in zip(knowledge, response, strict=True)]
-    cached = column_odds(
-        critic.model, critic.encoder, critic.encoder.encode(rows, Counter()), critic.weights, batch_tokens=512
-    )
-    np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
+    together = scores_alone_in_lists_and_cached(Critic.load(str(alone)))
     export(str(alone), str(tmp_path / "folder"))
     again = Critic.load(str(tmp_path / "folder"))
-    np.testing.assert_allclose(again.probabilities(knowledge, response), together, atol=1e-6)
+    np.testing.assert_allclose(again.probabilities(*PAIRS), together, atol=1e-6)
     assert np.isfinite(again.probabilities(["", KNOWLEDGE], ["The king is old.", ""])).all(), "texts without a token"
 
 

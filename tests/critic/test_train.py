@@ -3,16 +3,19 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from critic.sequence.scorer import Critic
 from faithkit.errors import UserError
+from faithkit.files.jsonl import read_jsonl, read_predictions, write_jsonl
 from tests.critic.test_token_support import ALONE
-from tests.running import SMALL, evaluate_here, run, train_here
+from tests.running import SMALL, assert_same_run, evaluate_here, metrics_of, train_here, train_in_two
+
+PREDICTIONS = "predictions/embedded.jsonl"
 
 
 def losses(folder: Path) -> dict[int, str]:
@@ -23,15 +26,6 @@ def losses(folder: Path) -> dict[int, str]:
 def going_on_at(folder: Path) -> int:
     found = re.findall(r"resuming at step (\d+)", (folder / "train.log").read_text())
     return int(found[-1]) if found else 0
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-
-
-def assert_same_weights(first: Path, second: Path) -> None:
-    ours, theirs = weights(first), weights(second)
-    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained: Path) -> None:
@@ -46,24 +40,17 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained: Path) ->
     metric = results["metrics"]["test/embedded/macro_f1"]
     assert metric["low"] <= metric["value"] <= metric["high"] and metric["n"] == 60
     assert "ece_after" in results["meta"]["calibration"]
-    rows = [json.loads(line) for line in (trained / "predictions" / "embedded.jsonl").read_text().splitlines()]
+    rows = list(read_jsonl(trained / PREDICTIONS))
     assert len(rows) == 60 and all(list(row)[:5] == ["id", "label", "score", "spans", "text"] for row in rows)
     assert all(row["gold"] and row["group"] and row["knowledge"] and row["response"] for row in rows)
 
 
 def test_evaluating_the_run_repeats_its_own_test_figures(trained: Path, tmp_path: Path) -> None:
-    evaluate_here(
-        "benchmark=embedded", "benchmark.options.num_test=60", f"checkpoint={trained}", f"run_dir={tmp_path / 'a'}"
-    )
-    ours = json.loads((trained / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
-    again = json.loads((tmp_path / "a" / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
-    assert again["value"] == pytest.approx(ours["value"], abs=1e-9)
-    file = tmp_path / "a" / "predictions" / "embedded.jsonl"
-    evaluate_here(
-        "benchmark=embedded", "benchmark.options.num_test=60", f"predictions={file}", f"run_dir={tmp_path / 'b'}"
-    )
-    scored = json.loads((tmp_path / "b" / "metrics.json").read_text())["metrics"]["test/embedded/macro_f1"]
-    assert scored["value"] == again["value"]
+    line = ("benchmark=embedded", "benchmark.options.num_test=60")
+    evaluate_here(*line, f"checkpoint={trained}", f"run_dir={tmp_path / 'a'}")
+    evaluate_here(*line, f"predictions={tmp_path / 'a' / PREDICTIONS}", f"run_dir={tmp_path / 'b'}")
+    values = [metrics_of(run)["test/embedded/macro_f1"]["value"] for run in (trained, tmp_path / "a", tmp_path / "b")]
+    assert values[1] == pytest.approx(values[0], abs=1e-9) and values[2] == values[1]
 
 
 @pytest.fixture(scope="module")
@@ -101,21 +88,17 @@ def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_tra
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_path: Path) -> None:
-    import shutil
-
-    shutil.copytree(whole, tmp_path / "run")
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    last = run / "checkpoints" / "last.ckpt"
     last.write_bytes(last.read_bytes()[:5000])
-    train_here(f"resume={tmp_path / 'run'}")
-    log = (tmp_path / "run" / "train.log").read_text()
+    train_here(f"resume={run}")
+    log = (run / "train.log").read_text()
     assert "last.ckpt: the checkpoint is cut short or damaged" in log and "previous.ckpt" in log
-    assert_same_weights(tmp_path / "run", whole)
-    reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
-    assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
+    assert_same_run(run, whole)
     for name in ("last.ckpt", "previous.ckpt"):
         last.with_name(name).write_bytes(b"")
     with pytest.raises(UserError, match="cut short") as refused:
-        train_here(f"resume={tmp_path / 'run'}")
+        train_here(f"resume={run}")
     assert refused.value.hint
 
 
@@ -133,16 +116,10 @@ def test_two_processes_take_the_steps_of_one(
     plain = [*(option for option in options if not option.startswith("trainer")), *more]
     plain += ["model.dropout=0", "model.num_epochs=1", "logger=csv", "data.num_train=64", "data.num_test=31"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
-    two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
-    done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)
-    assert done.returncode == 0, done.stderr
-    scores = [
-        [json.loads(line) for line in (tmp_path / name / "predictions" / "embedded.jsonl").read_text().splitlines()]
-        for name in ("one", "two")
-    ]
-    assert [row["id"] for row in scores[0]] == [row["id"] for row in scores[1]], "no example lost or doubled"
-    for one, both in zip(*scores, strict=True):
-        assert both["score"] == pytest.approx(one["score"], abs=1e-4)
+    train_in_two(trainer, tmp_path / "two", *plain)
+    one, both = (read_predictions(tmp_path / name / PREDICTIONS) for name in ("one", "two"))
+    assert list(one) == list(both), "no example lost or doubled"
+    assert all(both[i].score == pytest.approx(found.score, abs=1e-4) for i, found in one.items())
 
 
 def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: Path) -> None:
@@ -152,20 +129,19 @@ def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: 
     ]
     rows[7]["gold_label"] = "perhaps"
     file = tmp_path / "snli_1.0_train.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
+    write_jsonl(file, rows)
     plain = [option for option in options if not option.startswith("data.")]
     arguments = ["data=snli", f"data.path={file}", "data.validation_fraction=0.3", "data.test_fraction=0.3", *plain]
     with pytest.raises(UserError, match=r"gold_label(.|\n)*line 8"):
         train_here(f"run_dir={tmp_path / 'stops'}", *arguments)
     train_here(f"run_dir={tmp_path / 'skips'}", "data.on_bad_row=skip", *arguments)
-    (reject,) = [json.loads(line) for line in (tmp_path / "skips" / "rejects.jsonl").read_text().splitlines()]
+    (reject,) = read_jsonl(tmp_path / "skips" / "rejects.jsonl")
     assert reject["line"] == 8 and "perhaps" in reject["problem"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("keep", "left"),
-    [("none", set()), ("best", {"best.ckpt"}), ("all", {"best.ckpt", "last.ckpt", "previous.ckpt"})],
+    ("keep", "left"), [("none", set()), ("best", {"best.ckpt"}), ("all", {"best.ckpt", "last.ckpt", "previous.ckpt"})]
 )
 def test_a_training_that_has_ended_keeps_the_checkpoints_that_are_wanted(
     tiny_bert: Path, tmp_path: Path, keep: str, left: set[str]

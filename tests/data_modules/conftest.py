@@ -11,6 +11,7 @@ import pytest
 from data_modules.embedded.corpus import Embedded
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from faithkit.files.jsonl import write_jsonl
 
 SIZES = (17, 5, 23, 0, 9, 20)  # rows of each shard: 74
 Rows = list[dict[str, Any]]
@@ -30,6 +31,14 @@ def rows_of(count: int) -> Rows:
 def write_shard(path: Path, rows: Rows) -> None:
     schema = pa.schema([(name, pa.string()) for name in ("id", "knowledge", "response", "label")])
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, row_group_size=8)
+
+
+def write_snli(folder: Path, *rows: tuple[str, str, str]) -> Path:
+    """SNLI's training file with these premises, hypotheses and labels."""
+    names = ("sentence1", "sentence2", "gold_label")
+    path = folder / "snli_1.0_train.jsonl"
+    write_jsonl(path, ({**dict(zip(names, row, strict=True)), "pairID": f"p{i}"} for i, row in enumerate(rows)))
+    return path
 
 
 @pytest.fixture

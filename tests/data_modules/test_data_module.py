@@ -1,6 +1,6 @@
 """Sources in, batches out: cached once, divided by group, mixed by weight, counted."""
 
-import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,15 @@ from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
+from tests.data_modules.conftest import write_snli
 
 
 @pytest.fixture
 def snli(tmp_path: Path) -> Path:
-    rows = [
-        {
-            "gold_label": label,
-            "sentence1": f"river {i // 3} is long",
-            "sentence2": f"it is {label} {i}",
-            "pairID": f"p{i}",
-        }
-        for i, label in enumerate(["entailment", "neutral", "contradiction"] * 40)
-    ]
-    file = tmp_path / "snli_1.0_train.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    return file
+    labels = ["entailment", "neutral", "contradiction"] * 40
+    return write_snli(
+        tmp_path, *((f"river {i // 3} is long", f"it is {label} {i}", label) for i, label in enumerate(labels))
+    )
 
 
 def module(path: Path, encoder: PairEncoder, **options: Any) -> DataModule:
@@ -41,16 +34,11 @@ def module(path: Path, encoder: PairEncoder, **options: Any) -> DataModule:
     return data
 
 
-def test_groups_are_never_cut_and_nothing_is_lost(snli: Path, encoder: PairEncoder) -> None:
+def test_groups_are_never_cut_and_nothing_is_lost_whatever_the_seed(snli: Path, encoder: PairEncoder) -> None:
     data = module(snli, encoder, fractions={"validation": 0.2, "test": 0.2})
     groups = {name: {e.group for e in subsets[0].examples()} for name, subsets in data.subsets.items()}
-    assert not groups["train"] & groups["validation"] and not groups["train"] & groups["test"]
-    assert not groups["validation"] & groups["test"]
+    assert all(groups.values()) and not any(a & b for a, b in combinations(groups.values(), 2))
     assert sum(len(subsets[0]) for subsets in data.subsets.values()) == 120
-    assert all(groups.values())
-
-
-def test_the_division_depends_on_the_seed_alone(snli: Path, encoder: PairEncoder) -> None:
     first, again, other = (module(snli, encoder, seed=seed).subsets["validation"][0].indices for seed in (0, 0, 1))
     assert first.tolist() == again.tolist() != other.tolist()
 
@@ -68,26 +56,12 @@ def test_another_content_another_layout_or_another_length_is_encoded_anew(
     snli: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
-    tokenizer = load_tokenizer(str(tiny_bert))
-    for max_length, neutral, added in ((64, "hallucinated", ""), (32, "hallucinated", ""), (64, "drop", "\n")):
+    tokenizer, same = load_tokenizer(str(tiny_bert)), (64, "hallucinated", "")
+    for max_length, neutral, added in (same, (32, "hallucinated", ""), (64, "drop", "\n"), same):
         source = build_source("snli", str(snli), neutral=neutral)
         encoding_cache.load_encoded(source, "train", PairEncoder(tokenizer=tokenizer, max_length=max_length))
         snli.write_text(snli.read_text() + added)
-    encoding_cache.load_encoded(
-        build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64)
-    )
     assert len(list(tmp_path.glob("home/**/rows.arrow"))) == 4
-
-
-def test_batches_hold_the_texts_of_their_examples(snli: Path, encoder: PairEncoder) -> None:
-    data = module(snli, encoder)
-    subset = data.subsets["train"][0]
-    for batch in data.train_dataloader():
-        for row, place in enumerate(batch["index"].tolist()):
-            example = subset.encoded.example(int(subset.indices[place]))
-            theirs = encoder.tokenizer(example.knowledge, example.response)["input_ids"]
-            assert batch["input_ids"][row][: len(theirs)].tolist() == theirs
-            assert batch["label"][row].item() == (example.label == "hallucinated")
 
 
 def test_workers_prepare_the_same_batches(snli: Path, encoder: PairEncoder) -> None:
@@ -109,15 +83,19 @@ def test_a_mix_takes_its_parts_by_weight(snli: Path, encoder: PairEncoder) -> No
     assert (index < num_snli).sum() == 2 * num_snli and (index >= num_snli).sum() == 20
 
 
-def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encoder: PairEncoder) -> None:
+def test_rows_of_a_mixed_batch_keep_their_own_texts_label_and_index(snli: Path, encoder: PairEncoder) -> None:
     parts = [{"dataset": "snli", "path": str(snli)}, {"dataset": "embedded", "num_train": 60}]
     data = DataModule(build_mix(parts), encoder, DataOptions(batch_size=16))
     data.setup()
     first, second = data.subsets["train"]
     for batch in data.train_dataloader():
-        for label, place in zip(batch["label"].tolist(), batch["index"].tolist(), strict=True):
+        rows = zip(batch["input_ids"], batch["label"].tolist(), batch["index"].tolist(), strict=True)
+        for ids, label, place in rows:
             subset, row = (first, place) if place < len(first) else (second, place - len(first))
-            assert label == (subset.encoded.example(int(subset.indices[row])).label == "hallucinated")
+            example = subset.encoded.example(int(subset.indices[row]))
+            theirs = encoder.tokenizer(example.knowledge, example.response)["input_ids"]
+            assert label == (example.label == "hallucinated")
+            assert subset is second or ids[: len(theirs)].tolist() == theirs
 
 
 @pytest.mark.parametrize(
@@ -131,16 +109,7 @@ def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encode
 def test_too_few_groups_are_told_with_their_number_and_the_setting(
     fraction: float, num_groups: int, problem: str, hint: str, encoder: PairEncoder, tmp_path: Path
 ) -> None:
-    rows = [
-        {
-            "gold_label": "neutral",
-            "sentence1": f"Policy {i % num_groups}.",
-            "sentence2": f"It says {i}.",
-            "pairID": str(i),
-        }
-        for i in range(60)
-    ]
-    (tmp_path / "snli_1.0_train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_snli(tmp_path, *((f"Policy {i % num_groups}.", f"It says {i}.", "neutral") for i in range(60)))
     with pytest.raises(UserError, match=f"{problem}, and a group is never divided\n  hint: {hint}"):
         module(tmp_path, encoder, fractions={"validation": fraction, "test": 0.0})
 

@@ -11,15 +11,9 @@ from faithkit.files.jsonl import read_jsonl
 from tests.running import ROOT
 
 FOLDER = ROOT / "data_modules" / "everyday_answers"
-CONTEXTS = {  # prefix of the ids and number of contexts
-    "development": ("dev", 65),
-    "test": ("test", 33),
-    "fitting": ("fit", 76),
-    "fitting_2": ("fita", 75),
-    "other_forms": ("fitc", 96),
-    "values": ("val", 60),
-    "test_2": ("tst", 36),
-}
+CONTEXTS = {"development": ("dev", 65), "test": ("test", 33)}  # prefix of the ids and number of contexts
+CONTEXTS |= {"fitting": ("fit", 76), "fitting_2": ("fita", 75), "other_forms": ("fitc", 96)}
+CONTEXTS |= {"values": ("val", 60), "test_2": ("tst", 36)}
 WORDS = {"fitting_2": (50, 182), "other_forms": (42, 180)}  # of a context, where not 50 to 180
 STYLES = {"product", "medicine", "news", "hr", "legal"}
 FORMS = {"dialogue", "summary", "passages"}
@@ -29,29 +23,25 @@ ERRORS = {"number", "date", "unit", "entity", "role", "negation", "contradiction
 TEXTS = ("knowledge", "question", "response")
 
 
-def read_set(name: str) -> list[dict[str, Any]]:
-    return list(read_jsonl(FOLDER / f"{name}.jsonl"))
+SETS = {name: list(read_jsonl(FOLDER / f"{name}.jsonl")) for name in CONTEXTS}
+each_set = pytest.mark.parametrize(("name", "rows"), SETS.items(), ids=SETS)
 
 
-@pytest.fixture(scope="module", params=CONTEXTS)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def rows(name: str) -> list[dict[str, Any]]:
-    return read_set(name)
-
-
-def test_every_style_and_error_is_frequent_and_the_labels_are_balanced(name: str, rows: list[dict[str, Any]]) -> None:
+@each_set
+def test_every_style_and_error_is_frequent_and_nothing_else_tells_the_label(name: str, rows: list[Any]) -> None:
     styles = Counter(row["style"] for row in rows)
     errors = Counter(row["error"] for row in rows if row["label"] == "hallucinated")
     assert set(styles) == STYLES_OF.get(name, STYLES) and min(styles.values()) >= 80
     assert set(errors) == ERRORS and min(errors.values()) >= RAREST.get(name, 25)
     assert 0.45 <= sum(errors.values()) / len(rows) <= 0.55
+    least = 0.3 if name == "other_forms" else 0.4
+    for opening in ("Yes", "No"):
+        labels = Counter(row["label"] for row in rows if re.match(rf"{opening}\b", row["response"]))
+        assert least <= labels["faithful"] / labels.total() <= 1 - least
 
 
-def test_spans_mark_text_of_exactly_the_hallucinated_responses(rows: list[dict[str, Any]]) -> None:
+@each_set
+def test_spans_mark_text_of_exactly_the_hallucinated_responses(name: str, rows: list[Any]) -> None:
     for row in rows:
         faithful = row["label"] == "faithful"
         assert (row["error"] is None) == (not row["spans"]) == faithful, row["id"]
@@ -62,7 +52,8 @@ def test_spans_mark_text_of_exactly_the_hallucinated_responses(rows: list[dict[s
             assert marked and marked == marked.strip(), row["id"]
 
 
-def test_rows_are_unique_and_groups_share_one_context(name: str, rows: list[dict[str, Any]]) -> None:
+@each_set
+def test_rows_are_unique_and_groups_share_one_context(name: str, rows: list[Any]) -> None:
     prefix, contexts = CONTEXTS[name]
     shortest, longest = WORDS.get(name, (50, 180))
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -72,8 +63,7 @@ def test_rows_are_unique_and_groups_share_one_context(name: str, rows: list[dict
         assert row["question"] or (name, row["style"]) == ("other_forms", "summary"), row["id"]
         assert re.fullmatch(rf"{prefix}-{row['style']}-\d\d", row["group"]), row["id"]
         assert re.fullmatch(rf"{row['group']}-\d\d", row["id"])
-    assert len({row["id"] for row in rows}) == len(rows)
-    assert len({(row["group"], row["response"]) for row in rows}) == len(rows)
+    assert len({row["id"] for row in rows}) == len(rows) == len({(row["group"], row["response"]) for row in rows})
     assert len({row["knowledge"] for row in rows}) == len(groups) == contexts
     for members in groups.values():
         assert len({row["knowledge"] for row in members}) == 1
@@ -81,19 +71,7 @@ def test_rows_are_unique_and_groups_share_one_context(name: str, rows: list[dict
         assert shortest <= len(members[0]["knowledge"].split()) <= longest
 
 
-@pytest.mark.parametrize("opening", ["Yes", "No"])
-def test_the_opening_word_does_not_tell_the_label(name: str, rows: list[dict[str, Any]], opening: str) -> None:
-    least = 0.3 if name == "other_forms" else 0.4
-    labels = Counter(row["label"] for row in rows if re.match(rf"{opening}\b", row["response"]))
-    assert least <= labels["faithful"] / labels.total() <= 1 - least
-
-
 def test_the_sets_share_no_text() -> None:
-    for first, second in combinations(map(read_set, CONTEXTS), 2):
+    for first, second in combinations(SETS.values(), 2):
         for text in ("id", "knowledge"):
             assert not {row[text] for row in first} & {row[text] for row in second}
-
-
-def test_a_fifth_to_two_fifths_of_the_development_set_is_made_by_rules() -> None:
-    methods = [row["method"] for row in read_set("development")]
-    assert 0.2 <= methods.count("rule") / len(methods) <= 0.4

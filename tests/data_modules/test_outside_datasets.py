@@ -1,6 +1,5 @@
 """Datasets of other packages: by an entry point or by `_target_`, in training, benchmarks and generation."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.settings.command_line import CommandLine
 from faithkit_workflows import evaluate
 from faithkit_workflows.settings.engines import read_detector_file
-from tests.running import ROOT, compose, evaluate_here, train_here
+from tests.running import ROOT, compose, metrics_of, train_here
 
 MODULE = """
 from collections.abc import Iterator
@@ -98,6 +97,10 @@ def test_a_test_set_of_another_package_is_excluded_and_ours_may_be_made_of_it(la
         list(read_examples(source, "test", ReadReport()))
     made = build_source("dropped_support", str(lamps), of={"_target_": "lamp_data.Lamps"})
     assert made.path == str(lamps) and list(made.files()) == ["train"]
+    assert find_dataset("snli") is SOURCES["snli"], "our names are ours"
+    with pytest.raises(UserError, match=r"lamps has no layout of the embedded corpus\n.*\n  hint: set its path"):
+        build_source("desk_lamps", "embedded")
+    assert compose("evaluate", "benchmark=_detection", "benchmark.name=desk_lamps").benchmark.path == "embedded"
 
 
 def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Path) -> None:
@@ -105,22 +108,23 @@ def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Pa
     run = tmp_path / "run"
     parts = f"data.parts=[{{dataset: desk_lamps, path: '{lamps}'}}]"
     train_here("data=mix", parts, f"model.weights={tiny_bert}", f"run_dir={run}", "logger=none", *small)
-    assert "test/lamps/macro_f1" in json.loads((run / "metrics.json").read_text())["metrics"]
-    for place, named in enumerate(["_target_=lamp_data.Lamps", "dataset=desk_lamps"]):
-        folder = tmp_path / f"evaluation-{place}"
-        block = ["benchmark=_detection", "benchmark.name=mine", f"benchmark.path='{lamps}'", f"+benchmark.{named}"]
-        evaluate_here(*block, f"checkpoint={run}", f"run_dir={folder}")
-        metrics = json.loads((folder / "metrics.json").read_text())["metrics"]
-        assert metrics["test/mine/macro_f1"]["n"] == 12
-    for name in ("desk_lamps", "lamp_data:Lamps"):
-        folder = tmp_path / name.replace(":", "-")
-        typed = [f"benchmark={name}", f"benchmark.path='{lamps}'", f"checkpoint={run}", f"run_dir={folder}"]
-        command = CommandLine(ROOT / "configs", "evaluate", [*typed, "num_resamples=20"], SETTINGS)
+    assert "test/lamps/macro_f1" in metrics_of(run)
+    mine = ["benchmark=_detection", "benchmark.name=mine"]
+    for number, (name, typed) in enumerate(
+        [
+            ("mine", [*mine, "+benchmark._target_=lamp_data.Lamps"]),
+            ("mine", [*mine, "+benchmark.dataset=desk_lamps"]),
+            ("desk_lamps", ["benchmark=desk_lamps"]),
+            ("Lamps", ["benchmark=lamp_data:Lamps"]),
+        ]
+    ):
+        folder = tmp_path / f"evaluation-{number}"
+        line = [*typed, f"benchmark.path='{lamps}'", f"checkpoint={run}", f"run_dir={folder}", "num_resamples=20"]
+        command = CommandLine(ROOT / "configs", "evaluate", line, SETTINGS)
         cfg = command.compose()
         list(command.check(cfg))
         evaluate.main(cfg)
-        metrics = json.loads((folder / "metrics.json").read_text())["metrics"]
-        assert metrics[f"test/{name.rpartition(':')[2]}/macro_f1"]["n"] == 12
+        assert metrics_of(folder)[f"test/{name}/macro_f1"]["n"] == 12
 
 
 def test_a_detector_file_cannot_name_code(lamps: Path, tmp_path: Path) -> None:
@@ -146,13 +150,3 @@ def test_a_detector_file_cannot_name_code(lamps: Path, tmp_path: Path) -> None:
 def test_what_is_no_dataset_is_never_called(lamps: Path, named: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         build_mix([{**named, "path": str(lamps)}])
-
-
-def test_our_names_are_ours(lamps: Path) -> None:
-    assert find_dataset("snli") is SOURCES["snli"]
-
-
-def test_a_dataset_without_a_layout_of_the_embedded_corpus_asks_for_its_files(lamps: Path) -> None:
-    with pytest.raises(UserError, match=r"lamps has no layout of the embedded corpus\n.*\n  hint: set its path"):
-        build_source("desk_lamps", "embedded")
-    assert compose("evaluate", "benchmark=_detection", "benchmark.name=desk_lamps").benchmark.path == "embedded"

@@ -1,6 +1,5 @@
 """Parts of a mix: their names, and what each is for."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,17 +8,11 @@ import pytest
 from data_modules.build import build_data
 from data_modules.data_module import DataModule
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import unique_names
 from faithkit.errors import UserError
 from tests.running import plain_config
 
 SIZES = {"num_train": 40, "num_validation": 10, "num_test": 10}
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_bert: Path) -> PairEncoder:
-    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
 
 
 def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
@@ -32,13 +25,12 @@ def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
 
 def test_parts_of_one_dataset_have_names_of_their_own(encoder: PairEncoder) -> None:
     assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a-2", "a-3"]
-    built = data(encoder, [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}])
-    assert built.summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
-    named = data(encoder, {"one": {"dataset": "embedded", **SIZES}, "two": {"dataset": "embedded", "seed": 1, **SIZES}})
+    parts = [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}]
+    assert data(encoder, parts).summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
+    named = data(encoder, dict(zip(("one", "two"), parts, strict=True)))
     assert named.summary()["sizes"]["train"] == {"one": 40, "two": 40}
-    assert set(named.counts) == {
-        f"{name}/{split}" for name in ("one", "two") for split in ("train", "validation", "test")
-    }
+    splits = ("train", "validation", "test")
+    assert set(named.counts) == {f"{name}/{split}" for name in ("one", "two") for split in splits}
 
 
 def test_a_part_may_only_train_or_only_test(encoder: PairEncoder) -> None:

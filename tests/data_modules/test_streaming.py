@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
 from data_modules.data_options import DataOptions
-from data_modules.datasets.nli import Mnli
 from data_modules.datasets.pairs import Pairs
 from data_modules.embedded.corpus import Embedded
 from data_modules.encoding.encoder import Columns
@@ -236,13 +235,6 @@ def test_no_more_than_a_buffer_is_held(encoder: PairEncoder, monkeypatch: pytest
     monkeypatch.setattr("data_modules.embedded.corpus.Example", Counted)
     indices(stream(Embedded(num_train=400), encoder))
     assert 21 <= peak <= 2 * 21 + 2, "the old buffer may wait for the new one"
-
-
-def test_a_bad_row_stops_the_run_before_it_begins(encoder: PairEncoder, tmp_path: Path) -> None:
-    path = tmp_path / "multinli_1.0_train.jsonl"
-    path.write_text('{"sentence1": "a"\n')
-    with pytest.raises(UserError, match="broken JSON"):
-        stream(Mnli(path=str(path)), encoder)
 
 
 @pytest.mark.parametrize("kind", ["lines", "shards"])

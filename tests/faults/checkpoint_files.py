@@ -10,13 +10,9 @@ import torch
 from faithkit.training.checkpoint_io import write_checkpoint
 
 PLAIN: dict[str, Any] = {
-    "epoch": 0,
-    "global_step": 7,
-    "pytorch-lightning_version": "2.6",
+    **{"epoch": 0, "global_step": 7, "pytorch-lightning_version": "2.6", "callbacks": {}},
     "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 1}}}},
-    "callbacks": {},
-    "optimizer_states": [],
-    "lr_schedulers": [],
+    **{"optimizer_states": [], "lr_schedulers": []},
 }
 
 

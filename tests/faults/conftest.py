@@ -10,20 +10,10 @@ import pytest
 from tests.faults.processes import Undisturbed
 
 TRAIN = (
-    "data.num_train=24",
-    "data.num_validation=16",
-    "data.num_test=16",
-    "model.max_length=64",
-    "model.batch_size=8",
-    "model.num_epochs=1",
-    "model.validations_per_epoch=1",
-    "callbacks.save_every_seconds=0",
-    "callbacks.log_every_num_steps=1",
-    "callbacks.num_resamples=5",
-    "callbacks.num_examples=0",
-    "callbacks.progress_bar=false",
-    "optimizer.lr=1e-3",
-    "trainer.precision=32-true",
+    *("data.num_train=24", "data.num_validation=16", "data.num_test=16", "model.max_length=64", "model.batch_size=8"),
+    *("model.num_epochs=1", "model.validations_per_epoch=1", "callbacks.save_every_seconds=0"),
+    *("callbacks.log_every_num_steps=1", "callbacks.num_resamples=5", "callbacks.num_examples=0"),
+    *("callbacks.progress_bar=false", "optimizer.lr=1e-3", "trainer.precision=32-true"),
 )
 EVALUATE = ("benchmark=embedded", "benchmark.options.num_test=24", "num_resamples=5", "num_examples=0")
 GENERATE = (

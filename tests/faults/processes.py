@@ -55,16 +55,11 @@ def run_forked(
         kill_at: Kills it before the event with this number.
     """
     with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-        asked = {
-            "script": script,
-            "arguments": arguments,
-            "at": at,
-            "number": int(number),
-            "is_powerless": is_powerless,
-        }
-        asked |= {"folder": folder and str(folder), "events": events and str(events), "kill_at": kill_at}
+        asked = {"script": script, "arguments": arguments, "at": at, "number": int(number)}
+        asked |= {"is_powerless": is_powerless, "events": events and str(events), "kill_at": kill_at}
+        asked |= {"folder": folder and str(folder), "output": output.name, "environ": dict(os.environ)}
         server = _server()
-        ask(server, {**asked, "output": output.name, "environ": dict(os.environ)})
+        ask(server, asked)
         return Ended(read_number(server), output.read())
 
 

@@ -1,6 +1,7 @@
 """A wrong command line is refused with its reason, in at most five lines, before anything is made or loaded."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,13 +93,7 @@ def without_accounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def split(line: str) -> list[str]:
     """Splits a line at spaces outside brackets."""
-    parts: list[str] = []
-    for word in filter(None, line.split(" ")):
-        if parts and parts[-1].count("[") > parts[-1].count("]"):
-            parts[-1] += f" {word}"
-        else:
-            parts.append(word)
-    return parts
+    return re.findall(r"(?:\[[^]]*\]|[^ ])+", line)
 
 
 @pytest.mark.parametrize(
@@ -118,18 +113,9 @@ def test_a_wrong_command_line_is_refused(script: str, line: str, words: str, pla
 def test_a_refusal_loads_nothing_heavy(script: str, line: str, words: str, places: Places, tmp_path: Path) -> None:
     for name in HEAVY:  # an import of one of these fails
         (tmp_path / f"{name}.py").write_text("raise AssertionError('imported before the command line was checked')\n")
-    environment = {
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(tmp_path / "hub"),
-    }
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "faithkit", script, *places.fill(split(line))],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-W", "ignore", "-m", "faithkit", script, *places.fill(split(line))]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **offline}, capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 5, done.stderr
     assert all(word in done.stderr for word in words.split("|")), done.stderr
 

@@ -64,13 +64,8 @@ def test_a_checkpoint_with_other_values(values: Any) -> None:
 
 
 HOSTILE = (
-    {"_target_": "os.system", "command": "true"},
-    {"_target_": ["torch.load"]},
-    {"_target_": 5},
-    [{"_target_": "numpy.load"}],
-    "${oc.env:HOME}",
-    "\\${seed}",
-    "${",
+    *({"_target_": "os.system", "command": "true"}, {"_target_": ["torch.load"]}, {"_target_": 5}),
+    *([{"_target_": "numpy.load"}], "${oc.env:HOME}", "\\${seed}", "${"),
 )
 
 

@@ -104,42 +104,37 @@ def test_a_full_disk_leaves_nothing_of_an_export(commands: Commands, disk: Path,
     assert ended.code == 0 and (disk / "out" / "README.md").exists(), ended.output
 
 
+# By script: the function at whose call the signal comes, and whether the fast tests try it.
 MOMENTS = {
-    "train": [
-        "faithkit.files.open_run:resolve_config",
-        "faithkit.files.open_run:run_lock",
-        "faithkit_workflows.train:build_task",
-        "data_modules.data_module:DataModule.setup",
-        "critic.sequence.task:CriticTask.module",
-        "critic.sequence.module:CriticModule.training_step",
-        "critic.sequence.module:CriticModule.validation_step",
-        "faithkit.training.callbacks:LastCheckpoint.teardown",
-        "critic.sequence.task:CriticTask.calibrate",
-        "faithkit.training.task:write_folder",
-        "faithkit.reports.write_reports:write_results",
-    ],
-    "evaluate": [
-        "faithkit_workflows.benchmarks.detection:read_benchmark",
-        "faithkit_workflows.benchmarks.detection:load_configured",
-        "critic.sequence.scorer:Critic.probabilities",
-        "faithkit.files.jsonl:JsonlAppender.append",
-        "faithkit.reports.write_reports:write_results",
-    ],
-    "generate": [
-        "faithkit_workflows.answering.strategies:choose_run_engine",
-        "generation.generator:Generator.predict_examples",
-    ],
-}
-FAST = {
-    "faithkit_workflows.train:build_task",
-    "faithkit.training.callbacks:LastCheckpoint.teardown",
-    "critic.sequence.scorer:Critic.probabilities",
-    "generation.generator:Generator.predict_examples",
+    "train": {
+        "faithkit.files.open_run:resolve_config": False,
+        "faithkit.files.open_run:run_lock": False,
+        "faithkit_workflows.train:build_task": True,
+        "data_modules.data_module:DataModule.setup": False,
+        "critic.sequence.task:CriticTask.module": False,
+        "critic.sequence.module:CriticModule.training_step": False,
+        "critic.sequence.module:CriticModule.validation_step": False,
+        "faithkit.training.callbacks:LastCheckpoint.teardown": True,
+        "critic.sequence.task:CriticTask.calibrate": False,
+        "faithkit.training.task:write_folder": False,
+        "faithkit.reports.write_reports:write_results": False,
+    },
+    "evaluate": {
+        "faithkit_workflows.benchmarks.detection:read_benchmark": False,
+        "faithkit_workflows.benchmarks.detection:load_configured": False,
+        "critic.sequence.scorer:Critic.probabilities": True,
+        "faithkit.files.jsonl:JsonlAppender.append": False,
+        "faithkit.reports.write_reports:write_results": False,
+    },
+    "generate": {
+        "faithkit_workflows.answering.strategies:choose_run_engine": False,
+        "generation.generator:Generator.predict_examples": True,
+    },
 }
 ALL_MOMENTS = [
-    pytest.param(script, at, marks=[] if at in FAST else pytest.mark.slow)
+    pytest.param(script, at, marks=[] if is_fast else pytest.mark.slow)
     for script, moments in MOMENTS.items()
-    for at in moments
+    for at, is_fast in moments.items()
 ]
 
 

@@ -5,14 +5,17 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from critic import Critic
 from critic.sequence.evidence import WEIGHTS
@@ -22,14 +25,19 @@ from critic.tagger.settings import tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import EVIDENCE, load_classifier
 from data_modules.encoding.tokens import load_tokenizer
+from faithkit import Generator, Judge, Tagger
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR, sidecar_hash, write_folder
+from faithkit.inference.decoding import Decoding
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE, TRAINED, SeenRows
 from faithkit.records import Example
+from judge.prompt import read_prompt
+from judge.settings import Settings as JudgeSettings
 from tests.faults.strategies import damaged_bytes, damaged_json, new_folder, share, used_or_explained
+from tests.generation.folders import write_generator
 from tests.model_folders import (
     Change,
     config,
@@ -53,58 +61,41 @@ KNOWLEDGE, RESPONSE = "the river is long and the city is old", "the king lives i
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
-def write_detector(folder: Path, load: Callable[[str], Any], settings: Any) -> None:
-    bert = write_bert(folder.with_name(f"{folder.name}-bert"), num_layers=1)
-    model = load(str(bert))
-    model.classifier.weight.data *= 20
-    row = Example(id="0", source="rows", split="train", group="0", knowledge=KNOWLEDGE, response=RESPONSE)
-    seen = SeenRows.of({TRAINED: [row_keys([row])]})
-    write_folder(folder, model, load_tokenizer(str(bert)), settings.to_sidecar(), seen)
+CALIBRATION = ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
 
 
-def write_critic(folder: Path) -> None:
-    calibration = ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
-    settings = CriticSettings(
-        max_length=64, order="knowledge_response", calibration=calibration, origin={"config": {}, "data": {}}
-    )
-    write_detector(folder, load_classifier, settings)
+def write_model(kind: str, folder: Path) -> None:
+    """Writes a model of ours with random weights."""
+    if kind == GENERATOR:
+        write_generator(folder, "causal")
+        return
+    base, seen = folder.with_name(f"{folder.name}-base"), None
+    if kind == JUDGE:
+        write_language_model(base, "llama")
+        layout = {"ask": "verdict", "template": read_prompt("verdict"), "max_length": 900}
+        settings: Any = JudgeSettings(**layout, calibration=CALIBRATION, origin={})
+        model: Any = AutoModelForCausalLM.from_pretrained(base)
+        model.lm_head.weight.data *= 20
+    else:
+        write_bert(base, num_layers=1)
+        row = Example(id="0", source="rows", split="train", group="0", knowledge=KNOWLEDGE, response=RESPONSE)
+        seen = SeenRows.of({TRAINED: [row_keys([row])]})
+        origin: dict[str, Any] = {"config": {}, "data": {}}
+        settings = CriticSettings(max_length=64, order="knowledge_response", calibration=CALIBRATION, origin=origin)
+        model = load_classifier(str(base))
+        if kind == TAGGER:
+            calibration, labels = SpanCalibration(bias=-0.5, aim="f1"), tagger_labels(True)
+            settings = TaggerSettings(labels=labels, max_length=96, calibration=calibration, origin={})
+            model = load_classifier(str(base), labels, of_tokens=True)
+        model.classifier.weight.data *= 20
+    write_folder(folder, model, load_tokenizer(str(base)), settings.to_sidecar(), seen)
 
 
-def write_tagger(folder: Path) -> None:
-    calibration = SpanCalibration(bias=-0.5, aim="f1")
-    settings = TaggerSettings(labels=tagger_labels(True), max_length=96, calibration=calibration, origin={})
-    write_detector(folder, lambda weights: load_classifier(weights, settings.labels, of_tokens=True), settings)
-
-
-def write_generator(folder: Path) -> None:
-    from tests.generation.folders import write_generator
-
-    write_generator(folder, "causal")
-
-
-def write_judge(folder: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    from judge.prompt import read_prompt
-    from judge.settings import Settings
-
-    base = write_language_model(folder.with_name(f"{folder.name}-llama"), "llama")
-    calibration = ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
-    template = read_prompt("verdict")
-    settings = Settings(ask="verdict", template=template, max_length=900, calibration=calibration, origin={})
-    model: Any = AutoModelForCausalLM.from_pretrained(base)
-    model.lm_head.weight.data *= 20
-    write_folder(folder, model, load_tokenizer(str(base)), settings.to_sidecar())
-
-
-WRITERS = {CRITIC: write_critic, TAGGER: write_tagger, GENERATOR: write_generator, JUDGE: write_judge}
+write_critic, write_tagger = (partial(write_model, kind) for kind in (CRITIC, TAGGER))
 
 
 def answer(kind: str, folder: Path) -> Any:
     """Loads a model and asks it one question."""
-    from faithkit import Generator, Judge, Tagger
-    from faithkit.inference.decoding import Decoding
-
     if kind == CRITIC:
         return Critic.load(str(folder)).score(KNOWLEDGE, RESPONSE)
     if kind == TAGGER:
@@ -121,7 +112,7 @@ def complete_folder(kind: str, origin: str) -> Path:
     folder = temporary_folder("faithkit-model-") / kind
     if origin == FOREIGN:
         return make_foreign(Path(shutil.copytree(complete_folder(kind, OURS), folder)))
-    WRITERS[kind](folder)
+    write_model(kind, folder)
     return folder
 
 
@@ -260,32 +251,27 @@ def test_no_code_of_a_folder_runs(tmp_path: Path, messages: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize(
-    "name", ["../outside.bin", "outside.bin", "/tmp/outside.safetensors", "..\\outside.safetensors"]
+    "name",
+    [
+        "../outside.bin",
+        "outside.bin",
+        "/tmp/outside.safetensors",
+        "..\\outside.safetensors",
+        "model-1-of-1.safetensors",
+    ],
 )
 def test_an_index_names_safetensors_of_its_folder_alone(name: str, tmp_path: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
     folder = copy_folder(tmp_path, CRITIC, FOREIGN)
     weights = load_file(folder / "model.safetensors")
     for place in (folder, folder.parent):
         torch.save(weights, place / "outside.bin")
-    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").rename(folder / "model-1-of-1.safetensors")
     index = {"metadata": {}, "weight_map": dict.fromkeys(weights, name)}
     text("model.safetensors.index.json", json.dumps(index))(folder)
-    assert_refused(CRITIC, folder, "weight_map names .*(not a file of this folder|safetensors alone)")
-
-
-def test_shards_of_a_folder_are_read(tmp_path: Path) -> None:
-    folder = copy_folder(tmp_path, CRITIC, FOREIGN)
-    weights = folder / "model.safetensors"
-    from safetensors.torch import load_file
-
-    names = load_file(weights).keys()
-    weights.rename(folder / "model-00001-of-00001.safetensors")
-    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "model-00001-of-00001.safetensors")}
-    text("model.safetensors.index.json", json.dumps(index))(folder)
-    assert answer(CRITIC, folder) == expected_answer(CRITIC, FOREIGN)
+    if name == "model-1-of-1.safetensors":
+        assert answer(CRITIC, folder) == expected_answer(CRITIC, FOREIGN)
+    else:
+        assert_refused(CRITIC, folder, "weight_map names .*(not a file of this folder|safetensors alone)")
 
 
 def test_a_foreign_detector_is_reported_as_uncalibrated(tmp_path: Path, messages: pytest.LogCaptureFixture) -> None:
@@ -308,45 +294,44 @@ def test_training_takes_a_new_head_but_no_missing_layer(
     load_classifier(str(encoder))
     assert "bert.pooler.dense.weight" in messages.text
     drop("encoder.layer.1.")(encoder)
-    with pytest.raises(UserError, match=r"the weights lack bert\.encoder\.layer\.1\."):
-        load_classifier(str(encoder))
+    masked = tmp_path / "masked"  # another task's head may be left
+    AutoModelForMaskedLM.from_pretrained(tiny_bert).save_pretrained(masked)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(masked)
+    load_classifier(str(masked))
+    config(num_hidden_layers=1)(masked)
+    for folder, problem in (
+        (encoder, r"lack bert\.encoder\.layer\.1\."),
+        (masked, r"have (bert\.)?encoder\.layer\.1\."),
+    ):
+        with pytest.raises(UserError, match=f"the weights {problem}"):
+            load_classifier(str(folder))
 
 
-def test_another_tasks_head_may_be_left_but_no_layer_of_its_encoder(tiny_bert: Path, tmp_path: Path) -> None:
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    AutoModelForMaskedLM.from_pretrained(tiny_bert).save_pretrained(tmp_path / "masked")
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "masked")
-    load_classifier(str(tmp_path / "masked"))
-    config(num_hidden_layers=1)(tmp_path / "masked")
-    with pytest.raises(UserError, match=r"the weights have (bert\.)?encoder\.layer\.1\..*no place"):
-        load_classifier(str(tmp_path / "masked"))
-
-
-@pytest.mark.parametrize("of_tokens", [False, True])
-def test_a_language_model_is_no_encoder(language_models: dict[str, Path], of_tokens: bool) -> None:
-    with pytest.raises(UserError, match=r"a language model \(LlamaForCausalLM\)(.|\n)*model\.weights=minilm"):
-        load_classifier(str(language_models["llama"]), of_tokens=of_tokens)
-
-
-def test_the_encoder_of_a_sequence_to_sequence_model_tags_tokens_only(language_models: dict[str, Path]) -> None:
+@pytest.mark.parametrize(
+    ("family", "of_tokens", "problem"),
+    [
+        ("llama", False, r"a language model \(LlamaForCausalLM\)(.|\n)*model\.weights=minilm"),
+        ("llama", True, r"a language model \(LlamaForCausalLM\)(.|\n)*model\.weights=minilm"),
+        ("t5", False, "a critic is trained from an encoder"),
+    ],
+)
+def test_a_language_model_is_no_encoder_but_that_of_a_sequence_to_sequence_model_tags_tokens(
+    language_models: dict[str, Path], family: str, of_tokens: bool, problem: str
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        load_classifier(str(language_models[family]), of_tokens=of_tokens)
     assert load_classifier(str(language_models["t5"]), of_tokens=True).num_labels == 2
-    with pytest.raises(UserError, match="a critic is trained from an encoder"):
-        load_classifier(str(language_models["t5"]))
 
 
 def test_a_model_of_ours_on_the_hub_is_read_with_its_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub's cache is laid out as its client does; nothing is downloaded."""
-    from huggingface_hub import constants
-
     cached = tmp_path / "hub" / "models--someone--critic"
     shutil.copytree(complete_folder(CRITIC, OURS), cached / "snapshots" / "abc")
     (cached / "snapshots" / "abc" / "LICENSE").write_text("a card or a licence may be added")
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("abc")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    critic = Critic.load("someone/critic")
-    assert critic.calibration == ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert Critic.load("someone/critic").calibration == CALIBRATION
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from faithkit import Critic, Generator, Judge, Tagger
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
+from faithkit.records import Turn
 from tests.data_modules.examples import example
 from tests.faults.strategies import share
 from tests.faults.test_model_folder import complete_folder
@@ -33,9 +34,19 @@ RIGHT: dict[str, dict[str, Any]] = {
     "candidates": {"examples": []},
 }
 GENERATOR_STREAM = {"rows": [{"knowledge": "the river", "history": ["is it"]}], "decoding": SHORT}
-# Wrong values by what an argument takes.
-TEXT: list[Any] = [5, b"bytes", {"text": "a"}, ["a", NAN], [["a"]], np.array([["a"]]), re.compile("a"), object]
+TEXT: list[Any] = [
+    5,
+    b"a",
+    {"text": "a"},
+    ["a", NAN],
+    [["a"]],
+    ["a", " "],
+    " \n\u3000",
+    np.array([["a"]]),
+    re.compile("a"),
+]
 TURNS: list[Any] = [5, b"a", [None], [{"text": 5}], [("a", 5)], [["a", "b"]], {"a"}]
+HISTORY: list[Any] = [None, "abc", [], [" "], [["Hello"], ["Hi"]]]
 COUNT: list[Any] = [0, -1, 1.5, "5", True, NAN]
 SHARE: list[Any] = [-1, 2, "0.5", True, NAN]
 WORD: list[Any] = ["fp8", "", 32, ["bf16"], NAN]
@@ -44,7 +55,6 @@ FLAG: list[Any] = [1, "yes"]
 PATH: list[Any] = [5, b"a", [], {}, NAN]
 EXAMPLES: list[Any] = [None, 5, "abc", ["a"], [{"id": "1"}], {}]
 DECODING: list[Any] = [{}, "beam", 5, NAN]
-# Of each class and method the arguments with their wrong values; a misspelled name counts as one.
 ARGUMENTS: dict[tuple[str, str], dict[str, list[Any]]] = {
     ("critic", "load"): {
         "path": PATH,
@@ -58,28 +68,18 @@ ARGUMENTS: dict[tuple[str, str], dict[str, list[Any]]] = {
         "history": TURNS,
         "threshold": SHARE,
         "abstain_at": SHARE,
-        "knowlege": ["a"],
+        "knowlege": [""],
     },
-    ("critic", "stream"): {
-        "knowledge": [None, "abc"],
-        "response": [["a"], ["a", None]],
-        "progress": FLAG,
-        "batch": [3],
-    },
+    ("critic", "stream"): {"knowledge": [None, "a"], "response": [["a"], ["a", None]], "progress": FLAG, "batch": [3]},
     ("critic", "predict"): {"knowledge": TEXT, "threshold": SHARE},
     ("critic", "predict_examples"): {"examples": EXAMPLES, "progress": FLAG},
     ("tagger", "load"): {"path": PATH, "device": DEVICE, "precision": WORD, "devise": ["cpu"]},
-    ("tagger", "predict"): {"knowledge": TEXT, "history": TURNS, "threshold": SHARE},
+    ("tagger", "predict"): {"knowledge": TEXT, "history": TURNS, "threshold": SHARE, "span_threshold": SHARE},
     ("tagger", "stream"): {"knowledge": [None, "abc"], "history": ["ab", [5, 5]], "threshold": SHARE},
     ("tagger", "predict_dialogue"): {"knowledge": TEXT, "turns": [None, "abc", [], [("assistant", " ")], *TURNS]},
     ("tagger", "predict_examples"): {"examples": EXAMPLES},
     ("generator", "load"): {"path": PATH, "engine": WORD, "max_length": [*COUNT, 1], "memory_fraction": SHARE},
-    ("generator", "reply"): {
-        "knowledge": TEXT,
-        "history": [None, "abc", [" "]],
-        "decoding": DECODING,
-        "control": [5, "a"],
-    },
+    ("generator", "reply"): {"knowledge": [[], *TEXT], "history": HISTORY, "decoding": DECODING, "control": [5, "a"]},
     ("generator", "stream"): {"rows": [None, 5, "abc", ["a"], [{}], [{"knowledge": "a"}]], "chunk_size": COUNT},
     ("generator", "predict_examples"): {"examples": EXAMPLES, "decoding": DECODING},
     ("generator", "candidates"): {"examples": EXAMPLES, "decodin": [None]},
@@ -101,6 +101,9 @@ CALLS += [
         {"knowledge": ["a"] * 3},
         {"knowledge": {0: "a", 1: "b"}},
         {"response": []},
+        {"response": None},
+        {"response": ["a"]},
+        {"knowledge": "a"},
         {"response": ["a", ["b"]]},
         {"response": pd.Series(["a", NAN])},
         {"history": [["a"]]},
@@ -133,6 +136,16 @@ def call(owner: str, method: str, change: dict[str, Any], models: dict[str, Any]
 
 def name_of(argument: Any) -> str:
     return repr(argument).encode("unicode_escape").decode()[:40]
+
+
+def test_what_a_generator_cannot_answer_is_told_by_item_and_turn(models: dict[str, Any]) -> None:
+    for knowledge, history, words in (
+        (["The river."], [["Hello"], ["Hi"]], "1 knowledge and 2 history"),
+        (["The river.", "The king."], [["Hello"], ["Hi", " "]], "item 1, turn 1 of the history"),
+        ("river " * 900, ["Hello"], "alone take .* tokens"),
+    ):
+        with pytest.raises(UserError, match=words):
+            models["generator"].reply(knowledge, history)
 
 
 @pytest.mark.parametrize(("owner", "method", "blamed", "change"), CALLS, ids=name_of)
@@ -196,13 +209,15 @@ def test_numbers_of_numpy_are_numbers(models: dict[str, Any], folders: dict[str,
 
 def test_turns_of_a_chat_are_read_alike(models: dict[str, Any]) -> None:
     """An assistant's turns are the wizard's of the training data; a turn without a speaker alternates."""
+    texts, pairs = ["hello", "is it long"], [("wizard", "hello"), ("user", "is it long")]
     chat = [{"role": "assistant", "content": "hello"}, {"role": "user", "content": "is it long"}]
-    for turns in (chat, [{"text": "hello"}, {"speaker": "seeker", "text": "is it long"}]):
-        assert models["generator"].reply("the river", turns, decoding=SHORT) == models["generator"].reply(
-            "the river", ["hello", "is it long"], decoding=SHORT
-        )
-    tagger = models["tagger"]
-    assert tagger.predict("the river", "it is", chat) == tagger.predict("the river", "it is", ["hello", "is it long"])
+    named = [Turn(speaker=speaker, text=text) for speaker, text in pairs]
+    reply, tag = (models["generator"].reply, models["tagger"].predict)
+    for turns in (chat, named, [{"text": "hello"}, {"speaker": "seeker", "text": "is it long"}]):
+        assert reply("the river", turns, decoding=SHORT) == reply("the river", texts, decoding=SHORT)
+        assert tag("the river", "it is", turns) == tag("the river", "it is", texts)
+    for turns in (pairs, "hello\nis it long"):
+        assert tag("the river", "it is", turns) == tag("the river", "it is", texts)
 
 
 def test_examples_may_come_from_a_generator(models: dict[str, Any]) -> None:

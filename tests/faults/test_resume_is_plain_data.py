@@ -44,15 +44,8 @@ CODE = [
     {"_target_": MARKS, "path": "MARKER"},
 ]
 PLACES = [
-    ("model", "task"),
-    ("model", "task", "optimizer", "lr"),
-    ("objective",),
-    ("control", "load"),
-    ("data", "parts", 0),
-    ("data", "parts", 0, "of"),
-    ("data", "exclude"),
-    ("logger", "csv"),
-    ("anything",),
+    *(("model", "task"), ("model", "task", "optimizer", "lr"), ("objective",), ("control", "load")),
+    *(("data", "parts", 0), ("data", "parts", 0, "of"), ("data", "exclude"), ("logger", "csv"), ("anything",)),
 ]
 
 

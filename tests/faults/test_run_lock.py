@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
 HOLDER = """
 import os, sys, time
 from pathlib import Path
+from typing import Any
 from faithkit.files.run_lock import run_lock
 
 with run_lock(Path(sys.argv[1])):
@@ -121,14 +123,10 @@ def test_a_file_system_without_locks_is_reported(
 
 
 def test_commands_of_one_second_get_different_folders(tmp_path: Path) -> None:
-    program = (
-        "from faithkit.files.open_run import _new_folder\nprint(*[_new_folder('x') for _ in range(20)], sep='\\n')"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=-1, text=True, env=environment)
-        for _ in range(3)
-    ]
+    program = "from faithkit.files.open_run import _new_folder as new\nfor _ in range(20): print(new('x'))"
+    options: dict[str, Any] = {"cwd": tmp_path, "stdout": -1, "text": True}
+    options["env"] = {**os.environ, "PYTHONPATH": str(ROOT)}
+    processes = [subprocess.Popen([sys.executable, "-c", program], **options) for _ in range(3)]
     folders = [line for process in processes for line in process.communicate()[0].splitlines()]
     assert len(folders) == 60 == len(set(folders)) and all((tmp_path / folder).is_dir() for folder in folders)
 
@@ -145,16 +143,13 @@ def test_a_command_that_failed_before_producing_anything_frees_its_folder(tiny_b
     assert again.code == 2 and "already holds a run" in again.output and f"resume={folder}" in again.output
 
 
-def test_what_a_killed_writer_left_is_no_work(tmp_path: Path) -> None:
-    folder = begin(tmp_path / "run")
-    (folder / "checkpoints" / ".last.ckpt.0.tmp").mkdir(parents=True)
-    (folder / "checkpoints" / ".last.ckpt.0.tmp" / "part-0.ckpt").write_text("x")
-    begin(folder)
-
-
 @pytest.mark.parametrize("name", ["checkpoints/last.ckpt", "predictions/x.jsonl", "hf/config.json", "rows.scored.csv"])
 def test_a_folder_with_work_in_it_is_not_free(name: str, tmp_path: Path) -> None:
     folder = begin(tmp_path / "run")
+    left = folder / "checkpoints" / ".last.ckpt.0.tmp" / "part-0.ckpt"  # by a writer that was killed: no work
+    left.parent.mkdir(parents=True)
+    left.write_text("x")
+    begin(folder)
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("x")
     with pytest.raises(UserError, match="already holds a run"):

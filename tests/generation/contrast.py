@@ -54,15 +54,9 @@ def loss_of(
     """The loss as training makes it, and what it logs."""
     logged: dict[str, Tensor] = {}
     output = objective.run(model, batch)
-    step = Step(
-        batch=batch,
-        model=model,
-        output=output,
-        losses=token_losses(output.logits, batch["target"]),
-        processes=values.get("processes", OneProcess()),
-        log=logged.__setitem__,
-    )
-    return objective(step), logged
+    parts = {"batch": batch, "model": model, "output": output, "log": logged.__setitem__}
+    losses = token_losses(output.logits, batch["target"])
+    return objective(Step(**parts, losses=losses, processes=values.get("processes", OneProcess()))), logged
 
 
 def the_long_way(model: Any, objective: InfoNce, encoder: CandidateEncoder, rows: Any = ROWS) -> Tensor:
@@ -70,14 +64,12 @@ def the_long_way(model: Any, objective: InfoNce, encoder: CandidateEncoder, rows
     columns: dict[str, Any] = encoder.encode(rows, Counter())
     losses, queries, ends = [], [], []
     for place in range(len(rows)):
-        context = torch.tensor(columns["context"].row(place).tolist())
-        tokens = columns["negative"].row(place).tolist()
-        response = torch.tensor(columns["response"].row(place).tolist())
-        candidates = [
-            response,
-            *torch.tensor(tokens, dtype=torch.long).split(columns["negative_length"].row(place).tolist()),
-        ]
+        context, response, negatives = (
+            torch.tensor(columns[name].row(place).tolist(), dtype=torch.long)
+            for name in ("context", "response", "negative")
+        )
         ends.append([])
+        candidates = [response, *negatives.split(columns["negative_length"].row(place).tolist())]
         for number, candidate in enumerate(candidates):
             logits, query, end = one_pass(model, encoder, context, candidate, objective.query)
             ends[-1].append(end)

@@ -31,17 +31,8 @@ def write_generator(folder: Path, kind: str, control: tuple[str, ...] = ()) -> P
     if kind == SEQ2SEQ:
         model: Any = t.T5ForConditionalGeneration(t.T5Config(**size, **T5_SIZE, initializer_factor=3.0))
     else:
-        model = t.LlamaForCausalLM(
-            t.LlamaConfig(
-                **size,
-                hidden_size=48,
-                num_hidden_layers=2,
-                num_attention_heads=6,
-                num_key_value_heads=2,
-                intermediate_size=64,
-                initializer_range=0.5,
-            )
-        )
+        size |= {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2}
+        model = t.LlamaForCausalLM(t.LlamaConfig(**size, intermediate_size=64, initializer_range=0.5))
     prefix = (tokenizer.convert_tokens_to_ids("<|wizard|>"),) if kind == SEQ2SEQ else ()
     starts_with(model, tokenizer, prefix)
     architecture = {SEQ2SEQ: "seq2seq", CAUSAL: "causal"}[kind]

@@ -1,54 +1,65 @@
-"""Features are what a reader would say they are; every row has its own tokens first and its response as target."""
+"""Control: features are what a reader says they are, rows begin with their own tokens, answers are drawn again."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from data_modules.build import build_source
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
+from faithkit.cli import explain
 from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
 from faithkit.records import Example
 from faithkit_workflows.answering.strategies import FeatureReader
+from generation import Generator
 from generation.control import Ctrl, fit_terciles, levels, lexical_overlap, objective_voice
 from generation.settings import Settings
 from generation.task import ControlEncoder
 from tests.data_modules.examples import example
-from tests.generation.judges import Words, refuse
+from tests.faithkit_workflows.test_generate import generate_here
+from tests.generation.judges import Words, bits, refuse
+from tests.running import SMALL_GENERATOR, train_here
 
 GROUPS = ("voice", "overlap", "entailment")
 
 
-@pytest.mark.parametrize("said", ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"])
+SELF = ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"]
+OTHERS = ["", "It mines coal.", "Myanmar", "They'll see", "The iMac", "meme", "you and we"]
+
+
+@pytest.mark.parametrize("said", [*SELF, *OTHERS])
 def test_a_speaker_who_speaks_of_themselves_is_no_objective_voice(said: str) -> None:
-    assert not objective_voice(said)
-
-
-@pytest.mark.parametrize("said", ["", "It mines coal.", "Myanmar", "They'll see", "The iMac", "meme", "you and we"])
-def test_other_words_are(said: str) -> None:
-    assert objective_voice(said)
+    assert objective_voice(said) == (said in OTHERS)
 
 
 def test_overlap_is_the_share_of_said_words_that_the_knowledge_has() -> None:
     assert lexical_overlap("The river is long.", "the LONG, long road") == 3 / 4
-    assert lexical_overlap("The river", "") == lexical_overlap("The river", "...") == 0
-    assert lexical_overlap("", "anything") == 0
+    assert lexical_overlap("The river", "") == lexical_overlap("The river", "...") == lexical_overlap("", "any") == 0
 
 
-def level_of(values: list[float]) -> list[int]:
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5], [0, 0, 1, 1, 2, 2]),
+        ([1.0, 0.0, 1.0, 0.0, 1.0, 0.5], [2, 0, 2, 0, 2, 1]),
+        ([0.0, 0.0, 0.0, 0.0, 0.5, 1.0], [1, 1, 1, 1, 2, 2]),  # nothing lies below a boundary of 0
+        ([0.7], [2]),
+        ([0.5] * 5, [2] * 5),
+    ],
+)
+def test_terciles_part_in_three_and_equal_values_stay_together(values: list[float], found: list[int]) -> None:
     column = np.array(values)
-    return levels({"overlap": column}, fit_terciles(column))[:, 0].tolist()
-
-
-def test_terciles_part_in_three_and_equal_values_stay_together() -> None:
-    assert level_of([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]) == [0, 0, 1, 1, 2, 2]
-    assert level_of([1.0, 0.0, 1.0, 0.0, 1.0, 0.5]) == [2, 0, 2, 0, 2, 1]
-    assert level_of([0.0, 0.0, 0.0, 0.0, 0.5, 1.0]) == [1, 1, 1, 1, 2, 2], "nothing lies below a boundary of 0"
-    assert level_of([0.7]) == [2] and level_of([0.5] * 5) == [2] * 5
+    assert levels({"overlap": column}, fit_terciles(column))[:, 0].tolist() == found
 
 
 ROWS = [
@@ -92,10 +103,8 @@ def test_a_batch_begins_with_each_rows_tokens_and_aims_at_its_response(
     family = "bart" if kind == SEQ2SEQ else "llama"
     plain = turns(language_models[family], kind, packed=packed, groups=groups)
     encoder = ControlEncoder(plain, plain, ctrl(groups))
-    columns = fitted(encoder, ROWS)
-    batch = encoder.collate(columns)
+    batch = encoder.collate(fitted(encoder, ROWS))
     texts = plain.tokenizer.convert_ids_to_tokens
-    width = batch["input_ids"].shape[1]
     rows = np.split(batch["input_ids"][0], np.cumsum(batch["sequence_lengths"])[:-1]) if packed else batch["input_ids"]
     chosen = [GROUPS.index(group) for group in groups]
     for row, wanted in zip(rows, WANTED, strict=True):
@@ -110,7 +119,6 @@ def test_a_batch_begins_with_each_rows_tokens_and_aims_at_its_response(
     assert set(texts(read[starts])) == {"<|wizard|>"}
     others = np.setdiff1d(np.arange(len(read)), starts)
     assert (read[others] == batch["target"][others - 1]).all()
-    assert width == (columns["length"].sum() - len(ROWS) if packed else width)
 
 
 def test_the_reader_says_of_responses_what_training_said(language_models: dict[str, Path]) -> None:
@@ -149,26 +157,105 @@ def test_without_a_model_the_entailment_group_is_left_out_and_said(caplog: pytes
     with caplog.at_level("INFO", logger="faithkit"):
         assert Ctrl(groups=GROUPS, entailment=None, load=refuse).groups == ("voice", "overlap")  # type: ignore[arg-type]
     assert "no entailment group" in caplog.text
+    for groups, problem in (((), "without any group"), (("entailment",), "without any group"), (("mood",), "'mood'")):
+        with pytest.raises(UserError, match=problem):
+            Ctrl(groups=groups, entailment=None, load=refuse)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("groups", "problem"), [((), "without any group"), (("entailment",), "without any group"), (("mood",), "'mood'")]
-)
-def test_groups_that_are_none_are_refused(groups: tuple[str, ...], problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        Ctrl(groups=groups, entailment=None, load=refuse)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("control", "thresholds", "problem"),
-    [
-        ((), {}, "trained without control tokens"),
-        (("overlap",), {}, "lacks the terciles"),
-        (("entailment",), {}, "which model of entailment"),
-    ],
-)
-def test_what_cannot_be_read_off_is_told(control: tuple[str, ...], thresholds: dict[str, Any], problem: str) -> None:
-    layout = TurnLayout(kind=SEQ2SEQ, max_length=64, max_response_length=8, control=control)
-    settings = Settings(layout=layout, architecture="seq2seq", thresholds=thresholds, origin={})
+@pytest.mark.parametrize(("control", "problem"), [("overlap", "lacks the terciles"), ("entailment", "which model")])
+def test_what_cannot_be_read_off_is_told(control: str, problem: str) -> None:
+    layout = TurnLayout(kind=SEQ2SEQ, max_length=64, max_response_length=8, control=(control,))
+    settings = Settings(layout=layout, architecture="seq2seq", thresholds={}, origin={})
     with pytest.raises(UserError, match=problem):
         FeatureReader.of(settings, entailment=None, load=refuse)  # type: ignore[arg-type]
+
+
+ASKED = ["num_rows=12", "decoding.max_new_tokens=8", "num_examples=1"]
+
+
+@pytest.fixture(scope="module")
+def controlled(language_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with all three features, by a model of entailment that the test knows."""
+    folder = tmp_path_factory.mktemp("controlled") / "run"
+    judge = ["control=ctrl", "control.entailment=a/model", "control.load._target_=tests.generation.judges.bits"]
+    weights = f"model.weights={language_models['llama']}"
+    train_here(f"run_dir={folder}", "model=gpt2", weights, *judge, *SMALL_GENERATOR, "callbacks.num_examples=2")
+    return folder
+
+
+def read_all(split: str) -> list:
+    return list(read_examples(build_source("faithdial", "embedded"), split, ReadReport(), 40))
+
+
+def test_the_test_figures_are_of_each_rows_own_features(controlled: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    generator, model = Generator.load(str(controlled)), AutoModelForCausalLM.from_pretrained(controlled / "hf")
+    ctrl = Ctrl(groups=generator.settings.layout.control, entailment="a/model", load=bits)  # type: ignore[arg-type]
+    examples = read_all("test")
+    own = FeatureReader(ctrl, tuple(generator.settings.thresholds["overlap"]))(examples)
+    assert len(set(own)) > 4
+    contexts = generator.encoder.contexts(examples, Counter(), own)
+    total = count = 0.0
+    for place, one in enumerate(examples):
+        tokenizer = generator.encoder.tokenizer
+        context = torch.tensor(contexts.row(place).tolist())
+        said = torch.tensor([*tokenizer(one.response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id])
+        labels = torch.cat([torch.full_like(context, -100), said])
+        with torch.no_grad():
+            loss = model(input_ids=torch.cat([context, said])[None], labels=labels[None]).loss
+        total, count = total + float(loss) * len(said), count + len(said)
+    metrics = json.loads((controlled / "metrics.json").read_text())["metrics"]
+    assert metrics["test/embedded-faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
+
+
+def test_answers_without_the_features_are_drawn_again(
+    controlled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faithkit_workflows.detectors.entailment.load_entailment", bits)
+    one, several = tmp_path / "one", tmp_path / "several"
+    generate_here(f"checkpoint={controlled}", f"run_dir={one}", *ASKED, "resample=1")
+    generate_here(f"checkpoint={controlled}", f"run_dir={several}", *ASKED, "resample=6")
+    generator = Generator.load(str(controlled))
+    reader = FeatureReader.of(generator.settings, entailment=None, load=bits)  # type: ignore[arg-type]
+    examples = {example.id: example for example in read_all("test")}
+    missing = []
+    for folder in (one, several):
+        said = read_predictions(folder / "predictions" / "embedded-faithdial.jsonl")
+        answered = [replace(examples[id_], response=p.text, label=None) for id_, p in said.items()]
+        wanted = ("<|no-first-person|>", "<|high-overlap|>", "<|entailed|>")
+        missing.append([sum(t not in tokens for t in wanted) for tokens in reader(answered)])
+    assert len(missing[0]) == 12 and sum(missing[1]) < sum(missing[0])
+    assert all(later <= first for first, later in zip(*missing, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["control_tokens=[high-overlap,polite]"], "knows no control token 'polite'"),
+        (["control_tokens=[high-overlap,low-overlap]"], "exclude each other"),
+        (["control_tokens=[high-overlap]", "checkpoint={plain}"], "knows no control token 'high-overlap'"),
+        (["resample=3", "checkpoint={plain}"], "trained without control tokens"),
+        (["resample=0"], "resample is 0"),
+        (["resample=3", "decoding=greedy"], "writes the same again"),
+        (["resample=3", "detector=x"], "resample and detector exclude each other"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_told(
+    options: list[str], problem: str, controlled: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    given = [f"checkpoint={controlled}", *(option.format(plain=tiny_llama) for option in options)]
+    with pytest.raises(UserError, match=problem) as caught:
+        generate_here(*given, f"run_dir={tmp_path / 'run'}", *ASKED)
+    assert len((explain(caught.value) or "").splitlines()) <= 5
+
+
+def test_any_critic_of_ours_judges_entailment(trained: Path) -> None:
+    from faithkit_workflows.detectors.entailment import load_entailment
+
+    ctrl = Ctrl(groups=("entailment",), entailment=str(trained), load=load_entailment)
+    found = ctrl.measure(read_all("test")[:8], keep=True)["entailment"]
+    assert set(found.tolist()) <= {1, 2}, "a critic knows no contradiction"  # type: ignore[union-attr]
+    again = Ctrl(groups=("entailment",), entailment=str(trained), load=refuse)  # type: ignore[arg-type]
+    assert again.measure(read_all("test")[:8], keep=True)["entailment"].tolist() == found.tolist()  # type: ignore[union-attr]

@@ -24,25 +24,18 @@ from faithkit.records import Turn
 from generation import Generator
 from generation.doha import join_views, split_views, without_knowledge
 from generation.export import export
-from generation.weights import families_of, load_generator
+from generation.weights import load_generator
 from tests.data_modules.examples import example
 from tests.running import SMALL_GENERATOR, train_here
 from tests.tiny import write_language_model
 
 KNOWLEDGE, SEEKER, WIZARD, PAD, EOS = 10, 11, 12, 1, 2
-SAID = [
-    (
-        Turn(speaker="seeker", text="is the river long"),
-        Turn(speaker="wizard", text="yes"),
-        Turn(speaker="seeker", text="how"),
-    ),
-    (Turn(speaker="seeker", text="who was the king of the old city"),),
-    (),
-]
+SAID = [[("seeker", "is the river long"), ("wizard", "yes"), ("seeker", "how")]]
+SAID += [[("seeker", "who was the king of the old city")], []]
+TEXTS = [("the river is long and old", "it is long"), ("he was born in the city", "a great king i think")]
 ROWS = [
-    example(knowledge="the river is long and old", history=SAID[0], response="it is long"),
-    example(knowledge="he was born in the city", history=SAID[1], response="a great king i think"),
-    example(knowledge="music", history=SAID[2], response="music plays"),
+    example(knowledge=known, history=tuple(Turn(speaker=who, text=text) for who, text in said), response=response)
+    for said, (known, response) in zip(SAID, [*TEXTS, ("music", "music plays")], strict=True)
 ]
 
 
@@ -158,24 +151,20 @@ def test_the_forward_pass_is_what_the_paper_describes(doha: tuple[Any, TurnEncod
             torch.testing.assert_close(found[row, : len(states)], model.lm_head(states), atol=1e-10, rtol=1e-10)
 
 
-def test_it_reloads_as_it_was_saved_and_says_what_it_is(doha: tuple[Any, TurnEncoder], tmp_path: Path) -> None:
+def test_it_reloads_as_it_was_saved_and_says_what_it_is(
+    doha: tuple[Any, TurnEncoder], language_models: dict[str, Path], tmp_path: Path
+) -> None:
     model, encoder = doha
     model.save_pretrained(tmp_path)
     encoder.tokenizer.save_pretrained(tmp_path)
     again, other = loaded(tmp_path)
     batch = batch_of(encoder)
-    assert (
-        torch.equal(logits_of(again, batch), logits_of(model, batch)) and other.fingerprint() == encoder.fingerprint()
-    )
+    assert torch.equal(logits_of(again, batch), logits_of(model, batch))
+    assert other.fingerprint() == encoder.fingerprint()
     with pytest.raises(UserError, match=r"is not a seq2seq model(.|\n)*model=doha"):
         loaded(tmp_path, "seq2seq")
-
-
-def test_other_weights_are_no_dohas(language_models: dict[str, Path]) -> None:
     with pytest.raises(UserError, match=r"is not a doha model(.|\n)*model=t5"):
         loaded(language_models["t5"])
-    assert families_of(["BartForConditionalGeneration"]) == ["seq2seq", "doha"]
-    assert families_of(["DohaForConditionalGeneration"]) == ["doha"] and families_of(["BertModel"]) == []
 
 
 DECODINGS = {
@@ -186,14 +175,9 @@ DECODINGS = {
 
 
 def answers(model: Any, encoder: TurnEncoder, decoding: Decoding, batch_size: int) -> dict[tuple[str, int], Any]:
-    ids = encoder.tokenizer
-    engine = TransformersEngine(
-        model,
-        eos_id=ids.eos_token_id,
-        pad_id=ids.pad_token_id,
-        decoder_prefix=encoder.decoder_prefix,
-        batch_size=batch_size,
-    )
+    tokenizer = encoder.tokenizer
+    tokens = {"eos_id": tokenizer.eos_token_id, "pad_id": tokenizer.pad_token_id}
+    engine = TransformersEngine(model, **tokens, decoder_prefix=encoder.decoder_prefix, batch_size=batch_size)
     engine.reader.pass_tokens = 24  # prompts of other lengths are read apart
     contexts = encoder.contexts(ROWS, Counter())
     said = engine.generate([Prompt(row.id, contexts.row(place)) for place, row in enumerate(ROWS)], decoding)
@@ -216,18 +200,14 @@ def trained_doha(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_leaves_a_folder_of_its_own_kind_that_answers(trained_doha: Path) -> None:
+def test_a_run_leaves_a_folder_of_its_own_kind_that_answers_and_is_exported(trained_doha: Path, tmp_path: Path) -> None:
     sidecar = read_sidecar(trained_doha / "hf")
     assert sidecar is not None and sidecar.layout["architecture"] == "doha"
     assert json.loads((trained_doha / "hf" / "config.json").read_text())["model_type"] == "doha"
     generator = Generator.load(str(trained_doha))
     assert type(generator.engine.model).__name__ == "DohaForConditionalGeneration"  # type: ignore[attr-defined]
     assert isinstance(generator.reply(knowledge="The river is long.", history=["Is it long?"]), str)
-
-
-def test_an_exported_model_is_proved_in_its_own_class_and_its_card_says_so(trained_doha: Path, tmp_path: Path) -> None:
     report = export(str(trained_doha), str(tmp_path / "out"))
     assert report.difference <= 1e-5 and report.reloaded_in == "faithkit's DohaForConditionalGeneration"
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "Plain transformers cannot load this model" in card and "Generator.load(FOLDER)" in card
-    assert Generator.load(str(tmp_path / "out")).settings == Generator.load(str(trained_doha)).settings
+    assert "Plain transformers cannot load this model" in (tmp_path / "out" / "README.md").read_text()
+    assert Generator.load(str(tmp_path / "out")).settings == generator.settings

@@ -16,12 +16,8 @@ FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "caus
 
 
 def load(folder: Path, architecture: str, **options: Any) -> tuple[Any, Any, dict[int, list[int]]]:
-    layout = TurnLayout(
-        kind=ARCHITECTURES[architecture].kind,
-        max_length=96,
-        max_response_length=24,
-        control=("voice", "overlap", "entailment"),
-    )
+    sizes = {"max_length": 96, "max_response_length": 24, "control": ("voice", "overlap", "entailment")}
+    layout = TurnLayout(kind=ARCHITECTURES[architecture].kind, **sizes)
     tokenizer = load_tokenizer(str(folder))
     new = add_markers(tokenizer, layout)
     return load_generator(str(folder), architecture, tokenizer=tokenizer, new_tokens=new, **options), tokenizer, new

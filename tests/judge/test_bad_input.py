@@ -1,6 +1,5 @@
 """A judge's commands answer bad input by an error that names the place, or by a run that counts what it lost."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,10 @@ from faithkit.files.jsonl import read_predictions
 from tests.faithkit.inference.server import ChatServer
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json
-from tests.running import evaluate_here, train_here
+from tests.running import evaluate_here, metrics_of, train_here
 
 ROWS = 12
 QUIET = ("benchmark=halludial", "benchmark.path=embedded", f"benchmark.num_rows={ROWS}", "num_examples=0")
-
-
-def metrics(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "metrics.json").read_text())["metrics"]
 
 
 def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_counted(
@@ -30,7 +25,7 @@ def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_co
     assert "chat_template" not in (language_models["llama"] / "tokenizer_config.json").read_text()
     model = (f"engine.model={language_models['llama']}", "engine=transformers", "engine.cache=null")
     evaluate_here(*QUIET, *model, f"run_dir={tmp_path / 'all'}")
-    assert metrics(tmp_path / "all")["test/embedded-halludial/unparsed_rate"]["value"] == 0
+    assert metrics_of(tmp_path / "all")["test/embedded-halludial/unparsed_rate"]["value"] == 0
     sizes = sorted(len(text) for text in prompts_of(tmp_path / "all"))
     window = 1 + sizes[ROWS // 2]  # fewer tokens than characters, so that some fit and others may not
     evaluate_here(*QUIET, *model, f"engine.max_length={window // 2}", f"run_dir={tmp_path / 'short'}")
@@ -40,7 +35,7 @@ def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_co
     lost = [one for one in found.values() if one.text and "too long" in one.text]
     assert 0 < len(lost) < ROWS and all(one.label == "unparsed" and one.score is None for one in lost)
     assert all(found[i].label == one.label for i, one in whole.items() if found[i] not in lost), "none was shifted"
-    unparsed = metrics(tmp_path / "short")["test/embedded-halludial/unparsed_rate"]["value"]
+    unparsed = metrics_of(tmp_path / "short")["test/embedded-halludial/unparsed_rate"]["value"]
     assert unparsed == pytest.approx(len(lost) / ROWS)
 
 
@@ -64,7 +59,7 @@ def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
             *QUIET, "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.cache=null",
             "engine.api_key_variable=KEY", f"judge.ask={ask}", f"run_dir={tmp_path / 'run'}",
         )  # fmt: skip
-    found = metrics(tmp_path / "run")
+    found = metrics_of(tmp_path / "run")
     assert found["test/embedded-halludial/unparsed_rate"]["value"] == 1
     assert found["test/embedded-halludial/accuracy"]["value"] == 0
     printed = capsys.readouterr().out

@@ -33,11 +33,9 @@ def test_a_verdict_is_the_likelier_of_yes_and_no_and_nothing_is_written() -> Non
 
 def test_an_engine_without_probabilities_writes_the_verdict() -> None:
     engine = SetEngine(says=lambda prompt: ["Yes." if TWELVE in prompt else "Nobel"])
-    found = list(Judge(engine).predict_examples(examples(TWELVE, TEN)))
-    assert [(one.label, one.score, one.text) for one in found] == [
-        (HALLUCINATED, None, "Yes."),
-        (UNPARSED, None, "Nobel"),
-    ]
+    first, second = Judge(engine).predict_examples(examples(TWELVE, TEN))
+    assert (first.label, first.score, first.text) == (HALLUCINATED, None, "Yes.")
+    assert (second.label, second.score, second.text) == (UNPARSED, None, "Nobel")
 
 
 def test_a_judgement_has_verdict_spans_and_rationale() -> None:
@@ -69,6 +67,10 @@ def test_a_request_that_fails_is_unparsed_and_shifts_no_other() -> None:
     engine = SetEngine(weighs=lambda prompt: {"Yes": 0.1, "No": 0.9}, problem=lambda p: "too long" if TEN in p else "")
     found = list(Judge(engine).predict_examples(examples(TWELVE, TEN, TWELVE)))
     assert [one.label for one in found] == [FAITHFUL, UNPARSED, FAITHFUL] and found[1].text == "too long"
+    rows = [ROW, (EXAMPLE, {"first": TEN, "second": "b"}), ROW]
+    engine = SetEngine(says=lambda prompt: ["1"], problem=engine.problem)
+    chosen = list(Asker(engine, COMPARATIVE).answers(rows))
+    assert [one.choice for one in chosen] == ["1", None, "1"] and chosen[1].text == "too long"
 
 
 @pytest.mark.parametrize("ask", ["verdict", "judgement", "steps", "spans"])
@@ -90,20 +92,7 @@ def test_speakers_who_are_not_named_take_turns_and_the_last_one_asks() -> None:
     assert "[Assistant]: Hello.\n[Human]: How many?" in engine.asked[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"knowledge": [KNOWLEDGE], "response": [TWELVE, TEN]}, "1 knowledge and 2 response"),
-        ({"knowledge": KNOWLEDGE, "response": [TWELVE]}, "knowledge must be a list"),
-        ({"knowledge": KNOWLEDGE, "response": None}, "response must be a text"),
-        ({"knowledge": KNOWLEDGE, "response": " "}, "text that is not empty"),
-        ({"knowledge": 5, "response": TWELVE}, "knowledge must be text"),
-        ({"knowledge": KNOWLEDGE, "answr": TWELVE}, "no argument 'answr'"),
-    ],
-)
-def test_wrong_calls_are_explained(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Judge(SetEngine()).judge(**arguments)  # type: ignore[call-overload]
+def test_a_mistyped_way_of_asking_is_explained() -> None:
     with pytest.raises(UserError, match=r"did you mean verdict\?"):
         Judge.load("smollm2-135m", ask="verdct")
 
@@ -113,10 +102,15 @@ EXAMPLE = Example(id="1", source="a", split="b", group="c", knowledge="It has te
 ROW = (EXAMPLE, {"first": "It has {second}.", "second": "It has twelve."})
 
 
-def test_the_likelier_answer_is_taken_and_nothing_written() -> None:
+def test_the_likelier_answer_is_taken_and_nothing_written_for_all_texts_in_their_order() -> None:
     engine = SetEngine(weighs=lambda prompt: {"1": 0.3, "2": 0.7})
     [found] = Asker(engine, COMPARATIVE).answers([ROW])
     assert (found.choice, found.probability, found.text) == ("2", 0.3, "") and not engine.asked
+    writing = SetEngine()
+    list(Asker(writing, COMPARATIVE).answers([ROW]))
+    parts = ["It has ten.", "[Human]: How many?", "Reply 1:\nIt has {second}.", "Reply 2:\nIt has twelve."]
+    places = [writing.asked[0].index(part) for part in parts]  # and none is taken for a field
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(("said", "choice"), [("2.", "2"), ("Reply 1", "1"), ("Both are.", None), ("12", None)])
@@ -124,19 +118,3 @@ def test_a_written_answer_is_read_strictly(said: str, choice: str | None) -> Non
     engine = SetEngine(weighs=lambda prompt: {"1": 0.3, "2": 0.7}, says=lambda prompt: [said])
     [found] = Asker(engine, COMPARATIVE, written=True).answers([ROW])
     assert (found.choice, found.probability, found.text) == (choice, 0.3, said)
-
-
-def test_the_prompt_has_all_texts_in_their_order_and_takes_none_for_a_field() -> None:
-    engine = SetEngine()
-    list(Asker(engine, COMPARATIVE).answers([ROW]))
-    [prompt] = engine.asked
-    parts = ["It has ten.", "[Human]: How many?", "Reply 1:\nIt has {second}.", "Reply 2:\nIt has twelve."]
-    places = [prompt.index(part) for part in parts]
-    assert places == sorted(places)
-
-
-def test_one_that_fails_shifts_no_other() -> None:
-    engine = SetEngine(says=lambda prompt: ["1"], problem=lambda prompt: "too long" if "fails" in prompt else "")
-    rows = [ROW, (EXAMPLE, {"first": "fails", "second": "b"}), ROW]
-    found = list(Asker(engine, COMPARATIVE).answers(rows))
-    assert [one.choice for one in found] == ["1", None, "1"] and found[1].text == "too long"

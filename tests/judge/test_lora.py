@@ -1,6 +1,5 @@
 """A judge of which LoRA adapters alone are trained: its run, its two folders, and adapters from elsewhere."""
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -14,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from faithkit.fast.packing import use_packed_attention
+from faithkit.files.jsonl import read_predictions
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import describe_model
@@ -27,7 +27,7 @@ from judge.task import JudgementEncoder, JudgeModule
 from tests.judge.test_encoder import TEMPLATE, examples
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip
-from tests.running import commanded, train_here
+from tests.running import assert_same_run, break_at, resume_here, run, train_here, train_in_two
 
 LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2", "checkpoints=all")
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
@@ -73,101 +73,69 @@ def test_checkpoints_hold_the_adapters_alone_and_the_base_is_untouched(
     assert changed == linear, "all-linear: every layer's own, and neither embeddings nor norms"
 
 
-def test_merged_and_unmerged_give_the_same_judgements_as_the_run_wrote(lora_run: Path, tmp_path: Path) -> None:
+def test_merged_and_unmerged_give_the_same_judgements_here_and_in_plain_libraries(lora_run: Path) -> None:
+    from peft import AutoPeftModelForCausalLM
+
     merged, unmerged = (Judge.load(lora_run / name, precision="32-true") for name in ("hf", "adapter"))
     assert unmerged.prompts == merged.prompts and unmerged.calibration == merged.calibration
     assert probabilities(unmerged) == pytest.approx(probabilities(merged), abs=1e-4)
-
-
-def test_plain_peft_loads_the_adapters_and_plain_transformers_the_merged_model(lora_run: Path) -> None:
-    from peft import AutoPeftModelForCausalLM
-
-    ids = torch.arange(5, 45)[None]
+    kinds = ((AutoPeftModelForCausalLM, "adapter"), (AutoModelForCausalLM, "hf"))
     with torch.inference_mode():
-        unmerged = AutoPeftModelForCausalLM.from_pretrained(lora_run / "adapter").eval()(ids).logits
-        merged = AutoModelForCausalLM.from_pretrained(lora_run / "hf").eval()(ids).logits
-    torch.testing.assert_close(unmerged, merged, atol=1e-5, rtol=0)
+        found = [kind.from_pretrained(lora_run / name).eval()(torch.arange(5, 45)[None]).logits for kind, name in kinds]
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(
-    options: list[str], lora_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(options: list[str], tmp_path: Path) -> None:
     given = [*options, "model.lora_dropout=0.2", "callbacks.save_every_seconds=0"]
     train_here(*given, f"run_dir={tmp_path / 'whole'}")
-    step, done = JudgeModule.training_step, 0
-
-    def broken(self: JudgeModule, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
-        nonlocal done
-        done += 1
-        if done > 4:
-            raise RuntimeError("the power fails")
-        return step(self, batch, batch_idx)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(JudgeModule, "training_step", broken)
-        with pytest.raises(RuntimeError, match="the power fails"):
-            train_here(*given, f"run_dir={tmp_path / 'run'}")
-    with commanded([f"resume={tmp_path / 'run'}"]):
-        train_here(f"resume={tmp_path / 'run'}")
+    break_at(4, JudgeModule, tmp_path / "run", *given)
+    resume_here(tmp_path / "run")
     assert "resuming at step 4" in (tmp_path / "run" / "train.log").read_text()
     for name in ("last", "best"):
-        ours, theirs = (read_checkpoint(tmp_path / run / "checkpoints" / f"{name}.ckpt") for run in ("run", "whole"))
-        assert all(torch.equal(ours["state_dict"][key], value) for key, value in theirs["state_dict"].items())
-    metrics = [json.loads((tmp_path / run / "metrics.json").read_text())["metrics"] for run in ("run", "whole")]
-    assert metrics[0] == metrics[1]
+        assert_same_run(tmp_path / "run", tmp_path / "whole", name)
 
 
 @pytest.mark.slow
 def test_a_resume_on_other_base_weights_is_refused(
-    lora_run: Path, options: list[str], language_models: dict[str, Path], tmp_path: Path
+    options: list[str], language_models: dict[str, Path], tmp_path: Path
 ) -> None:
-    base = shutil.copytree(language_models["llama"], tmp_path / "base")
+    base, run = shutil.copytree(language_models["llama"], tmp_path / "base"), tmp_path / "run"
     own = [option for option in options if not option.startswith("model.weights")]
-    train_here(*own, f"model.weights={base}", f"run_dir={tmp_path / 'run'}")
-    (tmp_path / "run" / "metrics.json").unlink()
+    train_here(*own, f"model.weights={base}", f"run_dir={run}")
+    (run / "metrics.json").unlink()
     edit_tensors(base, lambda tensors: tensors["model.norm.weight"].add_(0.1))
-    with pytest.raises(UserError, match="not those that this training began with"), commanded([f"resume={tmp_path}"]):
-        train_here(f"resume={tmp_path / 'run'}")
+    with pytest.raises(UserError, match="not those that this training began with"):
+        resume_here(run)
     with pytest.raises(
-        UserError,
-        match=r"have changed since these adapters were trained.*\n.*adapter\n.*hint: restore the base's folder",
+        UserError, match=r"have changed since these adapters were trained.*\n.*adapter\n.*hint: restore"
     ):
-        Judge.load(tmp_path / "run" / "adapter")
+        Judge.load(run / "adapter")
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"base.* is not a folder"):
-        Judge.load(tmp_path / "run" / "adapter")
-    assert Judge.load(tmp_path / "run").judge("The river is long.", "the river is old").probability is not None
+        Judge.load(run / "adapter")
+    assert Judge.load(run).judge("The river is long.", "the river is old").probability is not None
 
 
-@pytest.fixture
-def adapted(language_models: dict[str, Path]) -> Any:
-    """A tiny Llama in training, with adapters that change something."""
+def test_packed_rows_with_adapters_are_read_as_if_each_stood_alone(language_models: dict[str, Path]) -> None:
+    rows, folder = examples(), language_models["llama"]
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     model = add_adapters(model, rank=4, alpha=32, target_modules="all-linear")
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
-    return model
-
-
-def batch_of(folder: Path, rows: list[Example], packed: bool) -> dict[str, torch.Tensor]:
     tokens = MessageTokens(AutoTokenizer.from_pretrained(folder))
-    encoder = JudgementEncoder(tokens=tokens, template=TEMPLATE, ask="verdict", max_length=200, packed=packed)
-    made = encoder.collate(encoder.encode(rows, Counter()))
-    return {name: torch.as_tensor(value) for name, value in made.items()}
 
+    def logits_of(rows: list[Example], packed: bool) -> torch.Tensor:
+        encoder = JudgementEncoder(tokens=tokens, template=TEMPLATE, ask="verdict", max_length=200, packed=packed)
+        batch = encoder.collate(encoder.encode(rows, Counter()))
+        return run_model(model, {name: torch.as_tensor(value) for name, value in batch.items()}).logits
 
-def test_packed_rows_with_adapters_are_read_as_if_each_stood_alone(
-    adapted: Any, language_models: dict[str, Path]
-) -> None:
-    rows, folder = examples(), language_models["llama"]
     with torch.inference_mode():
-        alone = [run_model(adapted, batch_of(folder, [row], packed=False)).logits for row in rows]
-        assert use_packed_attention(adapted)
-        together = run_model(adapted, batch_of(folder, rows, packed=True)).logits
-    torch.testing.assert_close(together, torch.cat(alone, dim=1), atol=1e-5, rtol=0)
+        alone = [logits_of([row], packed=False) for row in rows]
+        assert use_packed_attention(model)
+        torch.testing.assert_close(logits_of(rows, packed=True), torch.cat(alone, dim=1), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -249,3 +217,33 @@ def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: P
     shutil.copy(lora_run / "adapter" / "adapter_config.json", both)
     with pytest.raises(UserError, match="adapters are not a complete model"):
         Judge.load(both)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    ("given", "folders"),
+    [((*TINY, "model.ask=verdict", "checkpoints=all"), ["hf"]), ((*LORA, "model.lora_dropout=0"), ["hf", "adapter"])],
+    ids=["judge", "judge_lora"],
+)
+def test_two_processes_train_the_judge_of_one(
+    given: tuple[str, ...],
+    folders: list[str],
+    trainer: str,
+    rows: Path,
+    language_models: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    data = (f"data.path={rows}", "data.validation_fraction=0.3", f"model.weights={language_models['llama']}")
+    plain = [o for o in (*given, *data, "trainer.precision=32-true") if not o.startswith("trainer=")]
+    train_here(*plain, "trainer=cpu", f"run_dir={tmp_path / 'one'}")
+    train_in_two(trainer, tmp_path / "two", *plain, "model.gradient_checkpointing=true", timeout=900)
+    one, both = (read_predictions(str(tmp_path / name / "predictions" / "halludial.jsonl")) for name in ("one", "two"))
+    assert one.keys() == both.keys() and len(one) == 24
+    assert all(both[i].score == pytest.approx(found.score, abs=1e-4) for i, found in one.items())
+    for folder in folders:
+        found = [probabilities(Judge.load(tmp_path / name / folder, precision="32-true")) for name in ("one", "two")]
+        assert found[0] == pytest.approx(found[1], abs=1e-4)
+    (tmp_path / "two" / "metrics.json").unlink()  # a whole checkpoint: the end is repeated by resume
+    done = run("train.py", f"resume={tmp_path / 'two'}", timeout=900)
+    assert done.returncode == 0 and "resuming at step" in done.stderr, done.stderr

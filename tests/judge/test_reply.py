@@ -24,37 +24,27 @@ def test_a_list_that_was_cut_off_keeps_its_complete_parts(parts: list[str], data
     assert "]" in "".join(parts) or read_list(whole[:-2]) == parts
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+VERDICTS = {
+    HALLUCINATED: [
         *("Yes", "yes.", "YES!", "  Yes, it does.", "**Yes**", "\"Yes\"", "“Yes”: twelve is wrong", "Yes\nIt says 12."),
         *("Yes - the year is wrong", "Yes: wrong", "*Yes*, because", "- yes"[2:], '{"hallucinated": true}'),
         *('```json\n{"verdict": "Yes"}\n```', "<think>No, wait. No.</think>\nYes.", "Yes the reply adds a name."),
         "<Think>\nNo.\nNo, wait.\n</Think>\nYes.",
     ],
-)  # fmt: skip
-def test_a_reply_that_says_yes_is_hallucinated(text: str) -> None:
-    assert read_verdict(text) == HALLUCINATED
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["No", "no, all of it is supported", "«No»", "No.\n", "**No.** The reply stays close.", '{"hallucination": false}'],
-)
-def test_a_reply_that_says_no_is_faithful(text: str) -> None:
-    assert read_verdict(text) == FAITHFUL
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    FAITHFUL: [
+        *("No", "no, all of it is supported", "«No»", "No.\n", "**No.** The reply stays close.", '{"verdict": false}'),
+    ],
+    UNPARSED: [
         *("None", "Nobel won it.", "Yesterday", "Nothing is wrong", "Not at all", "yes-man", "No-one", "Nope", "Yess"),
         *("No doubt it is wrong.", "Yes and no.", "No one said so.", "Yes or No", "The answer is yes.", "", " ", "1"),
         *("{}", '{"hallucinated": "perhaps"}', '{"hallucinated": null}', "[true]", "yes’s", "I say No", "N", "Y"),
     ],
-)  # fmt: skip
-def test_words_that_only_look_like_a_verdict_are_unparsed(text: str) -> None:
-    assert read_verdict(text) == UNPARSED
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "text"), [(label, text) for label, texts in VERDICTS.items() for text in texts])
+def test_a_reply_says_yes_or_no_and_what_only_looks_like_it_is_unparsed(label: str, text: str) -> None:
+    assert read_verdict(text) == label
 
 
 @given(st.text(alphabet=st.characters(categories=("L", "N")), min_size=1, max_size=8), st.sampled_from(["Yes", "No"]))
@@ -79,11 +69,8 @@ def test_reasoning_before_the_last_line_never_changes_the_verdict(thought: str, 
 def test_a_json_list_of_parts_is_read_as_it_was_written(parts: list[str]) -> None:
     plain = json.dumps({"hallucinations": parts})
     assert read_list(plain) == read_list(f"Here it is:\n```json\n{plain}\n```") == parts
-
-
-@pytest.mark.parametrize("text", ["twelve countries", '{"hallucinations": "twelve"}', "[1, 2]", '["a", null]', "{}"])
-def test_what_is_no_list_of_texts_is_unparsed(text: str) -> None:
-    assert read_list(text) is None
+    for text in ("twelve countries", '{"hallucinations": "twelve"}', "[1, 2]", '["a", null]', "{}"):
+        assert read_list(text) is None
 
 
 @pytest.mark.parametrize(
@@ -105,23 +92,26 @@ RESPONSE = "The Danube flows through twelve countries, and Ada Lovelace was born
 WORDS = st.lists(st.sampled_from("river city king music food year people water stone book".split()), min_size=1)
 
 
-def found(part: str, response: str = RESPONSE) -> str | None:
-    place = locate(part, response)
-    return None if place is None else response[slice(*place)]
-
-
-def test_the_rule_by_hand() -> None:
-    assert found("twelve countries") == "twelve countries"
-    assert found("TWELVE  countries.") == "twelve countries"
-    assert found("Danube, flows through twelve") == "Danube flows through twelve"
-    assert found("Ada Lovelace was born near it in 1815") == "Ada Lovelace was born beside it in 1815"
-    assert found("river city king music food", "a river city stone music food") == "river city stone music food", (
-        "4 of 5"
-    )
-    assert found("river city king music", "a river city stone food") is None
-    assert found("(a) first", "(a) first, (b) second") == "(a) first", "with its marks, where it stands so"
-    assert found("Grace Hopper wrote a compiler") is None
-    assert found("") is None and found("...") is None and found("twelve", "") is None
+@pytest.mark.parametrize(
+    ("part", "response", "place"),
+    [
+        ("twelve countries", RESPONSE, "twelve countries"),
+        ("TWELVE  countries.", RESPONSE, "twelve countries"),
+        ("Danube, flows through twelve", RESPONSE, "Danube flows through twelve"),
+        ("Ada Lovelace was born near it in 1815", RESPONSE, "Ada Lovelace was born beside it in 1815"),
+        ("river city king music food", "a river city stone music food", "river city stone music food"),  # 4 of 5
+        ("river city king music", "a river city stone food", None),
+        ("(a) first", "(a) first, (b) second", "(a) first"),  # with its marks, where it stands so
+        ("Café in   Zürich!", "A cafe\u0301 in Zu\u0308rich, they say.", "cafe\u0301 in Zu\u0308rich"),  # decomposed
+        ("Grace Hopper wrote a compiler", RESPONSE, None),
+        ("", RESPONSE, None),
+        ("...", RESPONSE, None),
+        ("twelve", "", None),
+    ],
+)
+def test_a_part_is_found_where_most_of_its_words_stand(part: str, response: str, place: str | None) -> None:
+    found = locate(part, response)
+    assert (found and response[slice(*found)]) == place
 
 
 @given(WORDS, WORDS, WORDS)
@@ -147,12 +137,6 @@ def test_parts_that_overlap_become_one_span_and_missing_ones_are_counted() -> No
     assert missed == 1
 
 
-def test_composed_words_are_found_where_they_stand_decomposed() -> None:
-    response = "He opened a cafe\u0301 in Zu\u0308rich, they say."
-    found = locate("Café in   Zürich!", response)
-    assert found is not None and response[slice(*found)] == "cafe\u0301 in Zu\u0308rich"
-
-
 TWO_PARTS = 'It flows through "twelve" countries and ends in Rome.'
 
 
@@ -164,31 +148,21 @@ MARKED = (Span(start=40, end=52, label="conflict"), Span(start=17, end=35, label
 
 
 @pytest.mark.parametrize("ask", TRAINABLE)
-@pytest.mark.parametrize(("label", "spans"), [(HALLUCINATED, MARKED), (FAITHFUL, ())])
-def test_what_is_learnt_is_read_back_as_its_label_and_spans(ask: str, label: str, spans: tuple[Span, ...]) -> None:
-    found = ASKINGS[ask].parse(target_text(example(label, spans), ask), TWO_PARTS)
-    assert found.label == label and not found.num_unlocated
+@pytest.mark.parametrize(("place", "label", "spans"), [(0, HALLUCINATED, MARKED), (1, FAITHFUL, ())])
+def test_what_is_learnt_is_read_back_as_its_label_and_spans(
+    ask: str, place: int, label: str, spans: tuple[Span, ...]
+) -> None:
+    text = target_text(example(label, spans), ask)
+    found = ASKINGS[ask].parse(text, TWO_PARTS)
+    assert found.label == label and not found.num_unlocated and text.startswith((ASKINGS[ask].choices or ())[place])
     if ask == "spans":
         assert sorted((span.start, span.end) for span in found.spans) == sorted((s.start, s.end) for s in spans)
 
 
-@pytest.mark.parametrize("ask", TRAINABLE)
-def test_a_reply_begins_as_its_choice_does(ask: str) -> None:
-    choices = ASKINGS[ask].choices
-    assert choices is not None
-    for choice, label, spans in zip(choices, (HALLUCINATED, FAITHFUL), (MARKED, ()), strict=True):
-        assert target_text(example(label, spans), ask).startswith(choice)
-
-
 def test_the_datasets_own_judgement_is_learnt_where_there_is_one() -> None:
     assert target_text(example(HALLUCINATED, MARKED, "Yes. It is ten."), "judgement") == "Yes. It is ten."
-    assert (
-        json.loads(target_text(example(HALLUCINATED, MARKED, "Yes."), "spans"))["hallucinations"][1] == "ends in Rome"
-    )
-
-
-def test_examples_without_what_is_to_be_learnt_are_named() -> None:
-    with pytest.raises(UserError, match="'1' has no label"):
-        target_text(example(None), "verdict")
-    with pytest.raises(UserError, match="'1' has no spans"):
-        target_text(example(FAITHFUL), "spans")
+    spans = target_text(example(HALLUCINATED, MARKED, "Yes."), "spans")
+    assert json.loads(spans)["hallucinations"][1] == "ends in Rome"
+    for row, ask, problem in ((example(None), "verdict", "no label"), (example(FAITHFUL), "spans", "no spans")):
+        with pytest.raises(UserError, match=f"'1' has {problem}"):
+            target_text(row, ask)

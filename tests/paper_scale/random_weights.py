@@ -19,22 +19,13 @@ SIDES = ("encoder", "decoder")
 ROBERTA = {"vocab_size": 50_265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 POOLER = {"roberta.pooler.dense.weight": (32, 32), "roberta.pooler.dense.bias": (32,)}
 NLI_LABELS = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"}
-DEBERTA = {
-    "vocab_size": 128_100,
-    "max_position_embeddings": 512,
-    "relative_attention": True,
-    "position_buckets": 256,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": ["p2c", "c2p"],
-    "layer_norm_eps": 1e-7,
-    "max_relative_positions": -1,
-    "position_biased_input": False,
-    "type_vocab_size": 0,
-}
+DEBERTA = {"vocab_size": 128_100, "max_position_embeddings": 512, "relative_attention": True, "position_buckets": 256}
+DEBERTA |= {"norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": ["p2c", "c2p"]}
+DEBERTA |= {"layer_norm_eps": 1e-7, "max_relative_positions": -1, "position_biased_input": False, "type_vocab_size": 0}
+BART_SIDE = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Architecture:
     """Describes a published model, with the sizes of its layers reduced.
 
@@ -55,64 +46,36 @@ class Architecture:
     names_class: bool = True
 
 
+MASKS, INVERSE = (1, 1, 1024, 1024), "self_attn.rotary_emb.inv_freq"
+DECODER_BIAS = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 ARCHITECTURES = {
     "roberta-large": Architecture(
-        model_class="RobertaForMaskedLM",
-        config=ENCODER | ROBERTA,
-        vocabulary="roberta",
-        extra={"roberta.embeddings.position_ids": (1, 514), **POOLER},
+        "RobertaForMaskedLM", ENCODER | ROBERTA, "roberta", {"roberta.embeddings.position_ids": (1, 514), **POOLER}
     ),
     "roberta-large-mnli": Architecture(
-        model_class="RobertaForSequenceClassification",
-        config=ENCODER | ROBERTA | {"id2label": NLI_LABELS},
-        vocabulary="roberta",
-        extra=POOLER,
+        "RobertaForSequenceClassification", ENCODER | ROBERTA | {"id2label": NLI_LABELS}, "roberta", POOLER
     ),
     "deberta-v3": Architecture(
-        model_class="DebertaV2Model",
-        config=ENCODER | DEBERTA,
-        vocabulary="deberta",
-        extra={"mask_predictions.dense.weight": (32, 32), "lm_predictions.lm_head.dense.weight": (32, 32)},
-        names_class=False,
+        "DebertaV2Model", ENCODER | DEBERTA, "deberta",
+        {"mask_predictions.dense.weight": (32, 32), "lm_predictions.lm_head.dense.weight": (32, 32)}, names_class=False,
     ),
-    "modernbert": Architecture(model_class="ModernBertForMaskedLM", config=ENCODER, vocabulary="modernbert"),
-    "t5-base": Architecture(
-        model_class="T5ForConditionalGeneration",
-        config=T5 | {"vocab_size": 32_128},
-        vocabulary="t5",
-        extra={"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": (32, 4)},
-    ),
+    "modernbert": Architecture("ModernBertForMaskedLM", ENCODER, "modernbert"),
+    "t5-base": Architecture("T5ForConditionalGeneration", T5 | {"vocab_size": 32_128}, "t5", {DECODER_BIAS: (32, 4)}),
     "gpt2": Architecture(
-        model_class="GPT2LMHeadModel",
-        config=GPT2,
-        vocabulary="gpt2",
-        extra={f"h.{layer}.attn.bias": (1, 1, 1024, 1024) for layer in range(2)},
-        is_bare=True,
+        "GPT2LMHeadModel", GPT2, "gpt2", {f"h.{layer}.attn.bias": MASKS for layer in range(2)}, is_bare=True
     ),
     "dialogpt-medium": Architecture(
-        model_class="GPT2LMHeadModel",
-        config=GPT2,
-        vocabulary="gpt2",
-        extra={f"transformer.h.{layer}.attn.bias": (1, 1, 1024, 1024) for layer in range(2)},
+        "GPT2LMHeadModel", GPT2, "gpt2", {f"transformer.h.{layer}.attn.bias": MASKS for layer in range(2)}
     ),
-    "bart-base": Architecture(
-        model_class="BartModel",  # the published config.json names the class without a head
-        config={
-            "vocab_size": 50_265,
-            "d_model": 32,
-            **{f"{side}_layers": 2 for side in SIDES},
-            **{f"{side}_attention_heads": 2 for side in SIDES},
-            **{f"{side}_ffn_dim": 64 for side in SIDES},
-        },
-        vocabulary="roberta",
+    "bart-base": Architecture(  # the published config.json names the class without a head
+        "BartModel",
+        {"vocab_size": 50_265, "d_model": 32} | {f"{s}_{n}": v for s in SIDES for n, v in BART_SIDE.items()}, "roberta",
     ),
     "llama-2": Architecture(
-        model_class="LlamaForCausalLM",
-        config=ENCODER | {"vocab_size": 32_000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
-        vocabulary="llama",
-        extra={f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": (8,) for layer in range(2)},
+        "LlamaForCausalLM", ENCODER | {"vocab_size": 32_000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
+        "llama", {f"model.layers.{layer}.{INVERSE}": (8,) for layer in range(2)},
     ),
-}
+}  # fmt: skip
 
 
 def write_weights(folder: Path, name: str) -> None:

@@ -1,4 +1,6 @@
-"""The benchmark of training and scoring on a GPU: its arithmetic, its plan without a GPU, and its run on a CPU."""
+"""Benchmark and check of all recipes on a GPU: arithmetic, the plan without a GPU, and a run on a CPU."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,12 +8,13 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, RobertaConfig, RobertaForSequenceClassification
 
 from faithkit.weights.load import build_empty
-from speed import gpu, gpu_speed
+from speed import gpu, gpu_check, gpu_speed
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
-    monkeypatch.setattr("sys.argv", ["gpu_speed", *options])
-    gpu_speed.main()
+def run(module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    monkeypatch.setattr("sys.argv", [module.__name__, *options])
+    module.main()
+    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -34,20 +37,38 @@ def test_flops_of_a_forward_pass_of_a_small_model() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        (gpu_speed, list(gpu_speed.AIMS)),
+        (
+            gpu_check,
+            ["| judge, Llama-2-7B | 6,738.4 M | 32 of 32 | 1 x 1,280 |", "with LoRA | 13,015.9 M | 40 of 40 |"],
+        ),
+    ],
+)
 def test_without_a_gpu_it_names_what_it_would_measure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: Any, named: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(monkeypatch)
-    printed = capsys.readouterr().out
-    assert printed.startswith("not run: there is no CUDA device")
-    assert all(title in printed for title in gpu_speed.AIMS)
+    printed = run(module, monkeypatch, capsys)
+    assert printed.startswith("not run: there is no CUDA device") and all(part in printed for part in named)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "every", "column"),
+    [
+        pytest.param(gpu_speed, 1, 3, marks=pytest.mark.slow),
+        (gpu_check, 4, 5),  # tests/paper_scale trains these too
+        pytest.param(gpu_check, 1, 5, marks=pytest.mark.slow),
+    ],
+)
 def test_it_runs_on_a_cpu_with_small_models(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: Any, every: int, column: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(monkeypatch, "--device", "cpu", "--quick")
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
-    assert [row[0].removeprefix("| ") for row in rows] == list(gpu_speed.AIMS)
-    assert all(float(row[3].replace(",", "")) > 0 for row in rows)
+    pytest.importorskip("peft")
+    monkeypatch.setattr(gpu, "RECIPES", dict(list(gpu.RECIPES.items())[::every]))
+    printed = run(module, monkeypatch, capsys, "--device", "cpu", "--quick")
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| ")][2:]
+    names = gpu_speed.AIMS if module is gpu_speed else gpu.RECIPES
+    assert [row[0].removeprefix("| ") for row in rows] == list(names)
+    assert all(float(row[column].replace(",", "")) > 0 for row in rows)

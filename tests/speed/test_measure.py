@@ -1,25 +1,14 @@
-"""The arithmetic of the benchmarks."""
+"""The arithmetic of the benchmarks, and the processes in other environments that they ask."""
 
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from speed.measure import (
-    BenchmarkParser,
-    Ratio,
-    alternate,
-    machine,
-    rates,
-    replace_section,
-    write_results,
-)
-
-
-def test_a_ratio_is_taken_round_by_round() -> None:
-    ratio = Ratio.of(slow=[4.0, 9.0, 40.0], fast=[2.0, 3.0, 10.0])
-    assert (ratio.median, ratio.low, ratio.high) == (3.0, 2.0, 4.0)
-    assert str(ratio) == "3.00x (2.00 to 4.00)"
+from speed.growth_speed import fit_exponent
+from speed.measure import BenchmarkParser, Ratio, alternate, machine, rates, replace_section, write_results
+from speed.worker import start_worker
 
 
 def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:
@@ -49,7 +38,8 @@ def test_a_section_replaces_the_one_of_its_title_alone() -> None:
     assert text == "# Results\n\n## One\n\nnew\n\n## Two\n\nkept\n"
 
 
-def test_rates_are_compared_by_item_with_the_first_side() -> None:
+def test_rates_are_compared_by_item_and_round_with_the_first_side() -> None:
+    assert str(Ratio.of(slow=[4.0, 9.0, 40.0], fast=[2.0, 3.0, 10.0])) == "3.00x (2.00 to 4.00)"
     taken = {"slow": [4.0, 4.0], "fast": [1.0, 1.0]}
     assert rates(taken, 8) == [["slow", "2.0", "1.00x (1.00 to 1.00)"], ["fast", "8.0", "4.00x (4.00 to 4.00)"]]
     assert rates(taken, {"slow": 2, "fast": 1}, digits=2)[1] == ["fast", "1.00", "2.00x (2.00 to 2.00)"]
@@ -74,3 +64,29 @@ def test_results_name_command_and_machine_and_no_path(
     assert "`python -m speed.train_speed --rounds 3 --x=PATH PATH`" in text
     assert machine() in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(("exponent", "scale"), [(-0.5, 100.0), (1.0, 0.1), (1.2, 0.1)])
+def test_the_exponent_is_that_of_what_grows_beyond_the_start(exponent: float, scale: float) -> None:
+    sizes = np.repeat(10.0 ** np.arange(1, 6), 3)
+    values = (6 + scale * sizes**exponent) * np.random.default_rng(0).normal(1, 0.02, len(sizes))
+    found, low, high = (float(number.strip("[],")) for number in fit_exponent(sizes, values, 6.0).split())
+    assert found == pytest.approx(exponent, abs=0.05)
+    assert low < found < high < low + 0.2
+
+
+ANSWER = """import json, os, sys
+for line in sys.stdin:
+    print(json.dumps([line.split(), os.environ["PEER"]]), flush=True)
+"""
+
+
+def test_a_worker_answers_each_line_and_has_its_environment() -> None:
+    with start_worker([sys.executable, "-c", ANSWER], PEER="here") as ask:
+        assert ask("predict", 0, 2) == [["predict", "0", "2"], "here"]
+        assert ask("end") == [["end"], "here"]
+
+
+def test_a_worker_that_ends_shows_its_error() -> None:
+    with pytest.raises(SystemExit, match="ZeroDivisionError"), start_worker([sys.executable, "-c", "1 / 0"]) as ask:
+        ask("predict")

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.records import Example, Span
+from faithkit.records import Span
 from speed.lettuce import write_rows
 from speed.samples import ANSWER, LONGEST, make_pairs, make_tagged
+from tests.data_modules.examples import example
 from tests.tiny import write_tokenizer
 
 
-def test_tagged_examples_have_spans_within_answers_of_the_requested_length(tmp_path: Path) -> None:
+def test_examples_have_both_labels_and_the_requested_lengths(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     tokenizer = load_tokenizer(str(tmp_path))
     examples = make_tagged(tokenizer, 40)
@@ -19,11 +20,6 @@ def test_tagged_examples_have_spans_within_answers_of_the_requested_length(tmp_p
     for e in examples:
         assert len(tokenizer(e.response, add_special_tokens=False)["input_ids"]) <= ANSWER[1] * 1.2
         assert all(e.response[s.start : s.end].strip() == e.response[s.start : s.end] != "" for s in e.spans or ())
-
-
-def test_pairs_have_both_labels_and_are_not_truncated(tmp_path: Path) -> None:
-    write_tokenizer(tmp_path)
-    tokenizer = load_tokenizer(str(tmp_path))
     pairs = make_pairs(tokenizer, 100)
     assert {pair.label for pair in pairs} == {"faithful", "hallucinated"}
     lengths = [len(tokenizer(pair.knowledge, pair.response)["input_ids"]) for pair in pairs]
@@ -31,16 +27,8 @@ def test_pairs_have_both_labels_and_are_not_truncated(tmp_path: Path) -> None:
 
 
 def test_rows_for_lettucedetect_keep_characters(tmp_path: Path) -> None:
-    one = Example(
-        id="0",
-        source="s",
-        split="train",
-        group="a",
-        knowledge="The cat sat on the mat.",
-        response="Größe 🙂 x",
-        label="hallucinated",
-        spans=(Span(start=6, end=7, label="subtle_conflict"),),
-    )
+    spans = (Span(start=6, end=7, label="subtle_conflict"),)
+    one = example(response="Größe 🙂 x", label="hallucinated", spans=spans)
     row = json.loads(write_rows([one], tmp_path / "rows").read_text(encoding="utf-8"))
     assert row["answer"][row["labels"][0]["start"] : row["labels"][0]["end"]] == "🙂"
     assert row["prompt"] == one.knowledge

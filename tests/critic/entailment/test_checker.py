@@ -13,19 +13,13 @@ import transformers as t
 from critic.entailment.checker import EntailmentChecker
 from faithkit.errors import UserError
 from faithkit.published.known_detectors import known_detectors
-from faithkit.records import Example
 from speed.known_folders import write_known
+from tests.data_modules.examples import example
 from tests.model_folders import cut, without
 from tests.running import ROOT
 
-NAMES = [
-    "minicheck-roberta-large",
-    "minicheck-deberta-v3-large",
-    "minicheck-flan-t5-large",
-    "factcg-deberta",
-    "hhem-2.1-open",
-    "alignscore-large",
-]
+NAMES = ["minicheck-roberta-large", "minicheck-deberta-v3-large", "minicheck-flan-t5-large"]
+NAMES += ["factcg-deberta", "hhem-2.1-open", "alignscore-large"]
 DOCUMENT = "The old mill stands by the river. It was built in 1820 by two brothers. Nobody lives there now."
 LONG = " ".join(f"{DOCUMENT} Part {number} ends here." for number in range(12))
 ROWS = (ROOT / "data_modules" / "everyday_answers" / "fitting.jsonl").read_text(encoding="utf-8").splitlines()[:40]
@@ -107,33 +101,25 @@ def test_the_best_window_counts_for_each_claim(folder: tuple[str, Path]) -> None
         assert checker.supported([LONG], [" ".join(CLAIMS)])[0] == pytest.approx(np.mean(best), abs=1e-5)
 
 
-def test_scores_do_not_depend_on_the_batch(folder: tuple[str, Path]) -> None:
+def test_scores_do_not_depend_on_the_batch_and_labels_follow_from_the_threshold(folder: tuple[str, Path]) -> None:
     checker = checker_of(*folder)
     documents, claims = [DOCUMENT, LONG, DOCUMENT, ""], [*CLAIMS, ""]
     together = checker.supported(documents, claims)
     checker.batch_tokens = 1
     assert np.abs(together - checker.supported(documents, claims)).max() < 1e-6
-
-
-def test_labels_follow_from_the_threshold(folder: tuple[str, Path]) -> None:
-    checker = checker_of(*folder)
-    rows = [
-        Example(id=str(n), source="t", split="all", group="0", knowledge=DOCUMENT, response=claim)
-        for n, claim in enumerate(CLAIMS)
-    ]
+    rows = [example(knowledge=DOCUMENT, response=claim) for claim in CLAIMS]
     scores = [one.score or 0.0 for one in checker.predict_examples(rows)]
-    checker.set_threshold(sorted(scores)[1])
-    expected = ["hallucinated" if score >= sorted(scores)[1] else "faithful" for score in scores]
+    threshold = sorted(scores)[1]
+    checker.set_threshold(threshold)
+    expected = ["hallucinated" if score >= threshold else "faithful" for score in scores]
     assert [one.label for one in checker.predict_examples(rows)] == expected
 
 
 def test_a_text_beyond_the_length_is_cut_as_a_pair(root: Path) -> None:
     path = write_known(root, "alignscore-large", TEXTS, hidden_size=32)
     checker = checker_of("alignscore-large", path, max_length=24)
-    tokenizer = checker.tokenizer
-    assert checker.encode([(LONG, CLAIMS[0])]) == [
-        tokenizer(LONG, CLAIMS[0], truncation="only_first", max_length=24)["input_ids"]
-    ]
+    cut = checker.tokenizer(LONG, CLAIMS[0], truncation="only_first", max_length=24)["input_ids"]
+    assert checker.encode([(LONG, CLAIMS[0])]) == [cut]
     assert len(checker.encode([(LONG, LONG)])[0]) == 24
 
 

@@ -12,6 +12,10 @@ from faithkit.published.known_detectors import BY_SENTENCES, EVEN, LINES, TREEBA
 TEXT = "One two three. Four five.\nSix seven eight nine. Ten. Eleven twelve."
 
 
+NINE = "One two three. Four five. Six seven eight nine. Ten."
+PAIRS = "One two. Three four. Five six. Seven eight. Nine ten."
+
+
 def words(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
@@ -29,32 +33,21 @@ def test_sentences_end_as_in_english() -> None:
     ]
 
 
-def test_without_windows_a_document_is_read_at_once() -> None:
-    assert divide(TEXT, None, words) == [TEXT]
-
-
 @pytest.mark.parametrize(
-    ("size", "expected"),
+    ("rule", "size", "text", "expected"),
     [
-        (100, [TEXT]),
-        (5, ["One two three. Four five.", "Six seven eight nine. Ten.", "Eleven twelve."]),
-        (2, ["One two three.", "Four five.", "Six seven eight nine.", "Ten.", "Eleven twelve."]),
+        (LINES, 100, TEXT, [TEXT]),  # whole sentences, and their line breaks
+        (LINES, 5, TEXT, ["One two three. Four five.", "Six seven eight nine. Ten.", "Eleven twelve."]),
+        (LINES, 2, TEXT, ["One two three.", "Four five.", "Six seven eight nine.", "Ten.", "Eleven twelve."]),
+        (BY_SENTENCES, 5, NINE, ["One two three.\nFour five.", "Six seven eight nine.\nTen."]),  # one a line
+        (BY_SENTENCES, 2, "One two three. Four five.", ["", "One two three.", "Four five."]),  # one is too long
+        (EVEN, 100, PAIRS, [PAIRS]),  # equally many sentences
+        (EVEN, 9, PAIRS, ["One two. Three four.", "Five six. Seven eight.", "Nine ten."]),
     ],
 )
-def test_windows_of_lines_hold_whole_sentences_and_keep_line_breaks(size: int, expected: list[str]) -> None:
-    assert windows(LINES, size) == expected
-
-
-def test_windows_of_sentences_have_one_a_line_and_an_empty_one_before_a_sentence_that_is_too_long() -> None:
-    text = "One two three. Four five. Six seven eight nine. Ten."
-    assert windows(BY_SENTENCES, 5, text) == ["One two three.\nFour five.", "Six seven eight nine.\nTen."]
-    assert windows(BY_SENTENCES, 2, "One two three. Four five.") == ["", "One two three.", "Four five."]
-
-
-def test_even_windows_have_equally_many_sentences() -> None:
-    text = "One two. Three four. Five six. Seven eight. Nine ten."
-    assert windows(EVEN, 100, text) == [text]
-    assert windows(EVEN, 9, text) == ["One two. Three four.", "Five six. Seven eight.", "Nine ten."]
+def test_windows_are_those_of_their_rule(rule: str, size: int, text: str, expected: list[str]) -> None:
+    assert windows(rule, size, text) == expected
+    assert divide(text, None, words) == [text], "without windows a document is read at once"
 
 
 def test_marks_count_as_words_of_the_treebank() -> None:

@@ -1,9 +1,9 @@
 """The encoder of the detector `default` computes what transformers computes, and does not wait for its import."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from critic.support.bert_encoder import load_bert
 from critic.support.detector import load_encoder
 from faithkit.errors import UserError
+from tests.model_folders import config
 from tests.tiny import words, write_bert
 
 
@@ -43,15 +44,14 @@ def test_words_of_long_and_short_texts_do_not_depend_on_the_batch(tiny_bert: Pat
         np.testing.assert_allclose(np.linalg.norm(alone.states, axis=1), 1, atol=1e-5)
 
 
-def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    folder = write_bert(tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
-    with pytest.raises(UserError, match="hidden_act"):
-        load_encoder(str(folder), "cpu")
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 16, "num_attention_heads": 2}))
-    with pytest.raises(UserError, match="of shape"):
-        load_encoder(str(folder), "cpu")
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [({"hidden_act": "relu"}, "hidden_act"), ({"hidden_size": 16, "num_attention_heads": 2}, "of shape")],
+)
+def test_another_architecture_is_refused(change: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    config(**change)(write_bert(tmp_path / "model"))
+    with pytest.raises(UserError, match=problem):
+        load_encoder(str(tmp_path / "model"), "cpu")
 
 
 def test_a_verdict_needs_no_transformers(tiny_bert: Path) -> None:

@@ -16,43 +16,90 @@ def relations(context: str, answer: str, question: str = "") -> dict[str, str]:
     return {pair.value.text: pair.relation for pair in compare_values(context, answer, question)}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "It lasts two years.",
-        "Half a minute of rinsing, or 30 s.",
-        "It ships on May 3rd, 2026, or 2026-05-03.",
-        "It costs between 20 and 60 €, for example 35 euros.",
-        "Room a113.",
-        "Open 9:00 to 17:00.",
-        "It weighs 1,500 grams.",
-        "It holds about 12 million drops.",
-        "Five cups daily.",
-        "60 percent is something else than sugar.",
-        "About two dozen months of warranty, roughly 25 months.",
-    ],
-)
-def test_other_notations_conversions_and_sums_are_supported(answer: str) -> None:
-    found = compare_values(MANUAL, answer)
-    assert found and not [pair for pair in found if pair.is_unsupported]
+SUPPORTED = [  # other notations, conversions and sums
+    *("It lasts two years.", "Half a minute of rinsing, or 30 s.", "It ships on May 3rd, 2026, or 2026-05-03."),
+    *("It costs between 20 and 60 €, for example 35 euros.", "Room a113.", "Open 9:00 to 17:00."),
+    *("It weighs 1,500 grams.", "It holds about 12 million drops.", "Five cups daily."),
+    *("60 percent is something else than sugar.", "About two dozen months of warranty, roughly 25 months."),
+]
+IMPLIED = [
+    ("No more than 10 hours a week and 120 a year.", "At most 120 hours a year."),
+    ("He sued for 5,000 euros; the court gave him 2,000, since he was to blame.", "He was given 2,000 euros."),
+    (
+        "The first 12 weeks are paid in full, the next 8 at 60 percent.",
+        "20 weeks: twelve with full pay and eight less.",
+    ),
+    ("The rent went up from 11.80 to 12.40 euros.", "It rose by 60 cents."),
+    ("Trains 1,500 euros, buses 800 euros.", "Trains cost 700 more."),
+    ("The ride takes 3 h 20 min.", "It takes 200 minutes."),
+    ("Open from 6:45 to 19:10.", "It opens at quarter to seven and closes at ten past seven in the evening."),
+    ("Lessons start at 4.15 pm, until 23:00.", "They start at quarter past four and end at 11 o'clock."),
+    ("It takes 75 minutes.", "It takes an hour and a quarter."),
+    ("Take 0.5 mg per kg.", "Half a milligram per kilogram."),
+    ("It has six instruments and 250,000 copies.", "Half a dozen instruments, a quarter of a million copies."),
+    ("Apply it 25 minutes before you go out.", "Applied at 8:00, it works from 8:25."),
+    ("Lake A is 68 m deep. It is cold. Lake B lies north and is 15 m deep.", "A is 53 m deeper than B."),
+    ("Born in 1949, she left home at 17.", "She left at 17, around 1966."),
+    ("The picture was sold in 2011. It had been painted in 1975.", "36 years later it was sold."),
+    ("Over 5,700 people signed.", "More than 5,500 people signed it."),
+    ("It holds 68% of the votes.", "More than two thirds of the votes."),
+    ("Support answers on weekdays.", "Call from Monday to Friday."),
+    ("Open until 7 pm, from May two hours longer.", "In May it closes at 9 pm."),
+    ("The course runs from 4 March to 28 November.", "It takes almost nine months."),
+    ("Repaid in 60 equal monthly instalments.", "It runs for five years."),
+    ("Days must be taken by 31 March.", "Take them before April."),
+    ("They arrive in May.", "They come in spring."),
+    ("The hearing is on Monday, the verdict follows two days later.", "The verdict is on Wednesday."),
+    ("In cities the number fell by a fifth.", "Cities lost 20 per cent."),
+    ("It costs £18,000.", "It costs 18,000 pounds."),
+    ("Children under 16 pay nothing.", "It is free up to the age of fifteen."),
+    ("41,200 flats were built.", "A little over forty-one thousand flats were built."),
+    ("Gifts may be worth 40 euros per person and year.", "Forty euros a year."),
+    ('Up to ten "keep in touch" days are possible.', "Up to ten days."),
+    ("The project may lose 5 mln bucks on friday.", "It may lose 5 million dollars on Friday."),
+    ("Workers have overtime under the FLSA.", "It is due under the Fair Labor Standards Act."),
+    ("The bipolar junction transistor is small.", "The BJT is small."),
+    ("Finnish law applies to 3 cases.", "The law of Finland applies. See passage 7. Step 9: Wait."),
+    ("The warranty lasts 24 months. Page 9 says that the warranty lasts 36 months.", "It lasts 24 months."),
+    ("The warranty lasts 24 months. Page 9 says that the warranty lasts 36 months.", "It lasts 36 months."),
+]
+
+
+@pytest.mark.parametrize(("context", "answer"), [*((MANUAL, answer) for answer in SUPPORTED), *IMPLIED])
+def test_what_the_context_says_or_implies_is_supported(context: str, answer: str) -> None:
+    found = compare_values(context, answer)
+    assert (found or context != MANUAL) and not [pair for pair in found if pair.is_unsupported]
 
 
 @pytest.mark.parametrize(
-    ("answer", "wrong", "closest"),
+    ("context", "answer", "wrong", "closest"),
     [
-        ("The warranty lasts 36 months.", "36 months", "24 months"),
-        ("The warranty lasts 24 weeks.", "24 weeks", "24 months"),
-        ("Rinse it for 50 seconds.", "50 seconds", "30 seconds"),
-        ("It ships on 13 May 2026.", "13 May 2026", "3 May 2026"),
-        ("Go to room A-131.", "A-131", "A-113"),
-        ("The lid weighs 15 kg.", "15 kg", "1.5 kg"),
-        ("Five cups a week.", "a week", "a day"),
-        ("It has 45 percent sugar.", "45 percent", "40 percent"),
+        (MANUAL, "The warranty lasts 36 months.", "36 months", "24 months"),
+        (MANUAL, "The warranty lasts 24 weeks.", "24 weeks", "24 months"),
+        (MANUAL, "Rinse it for 50 seconds.", "50 seconds", "30 seconds"),
+        (MANUAL, "It ships on 13 May 2026.", "13 May 2026", "3 May 2026"),
+        (MANUAL, "Go to room A-131.", "A-131", "A-113"),
+        (MANUAL, "The lid weighs 15 kg.", "15 kg", "1.5 kg"),
+        (MANUAL, "Five cups a week.", "a week", "a day"),
+        (MANUAL, "It has 45 percent sugar.", "45 percent", "40 percent"),
+        # What only looks computed.
+        ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days", None),
+        ("Tuesday is an office day.", "The office day is Wednesday.", "Wednesday", None),
+        ("It closes at 18:30.", "It closes at half past seven.", "half past seven", None),
+        ("Take 0.5 mg per kg.", "A milligram and a half per kilogram.", "A milligram", None),
+        ("Kept for 30 days, with Pro for 180 days.", "Kept for 30 weeks.", "30 weeks", None),
+        ("Updates end on 30 June 2026.", "Updates end on 30 December 2026.", "30 December 2026", None),
+        ("A thousand people came, half of them in March.", "Three thousand people came.", "Three thousand", None),
+        ("1. Owners pay 150 euros. 2. It is valid for 2 years.", "It is valid for two months.", "two months", None),
+        ("Two members cook. The radiator starts below 5 degrees.", "It starts below 10 degrees.", "10 degrees", None),
     ],
 )
-def test_another_value_is_different_and_names_that_of_the_context(answer: str, wrong: str, closest: str) -> None:
-    [pair] = [pair for pair in compare_values(MANUAL, answer) if pair.is_unsupported]
-    assert (pair.value.text, pair.closest and pair.closest.text) == (wrong, closest)
+def test_another_value_is_different_and_names_that_of_the_context(
+    context: str, answer: str, wrong: str, closest: str | None
+) -> None:
+    [pair] = [pair for pair in compare_values(context, answer) if pair.is_unsupported]
+    assert pair.value.text == wrong
+    assert closest is None or (pair.closest and pair.closest.text) == closest
 
 
 def test_a_value_of_the_question_is_not_judged_and_one_of_no_kind_is_absent() -> None:
@@ -63,12 +110,6 @@ def test_a_value_of_the_question_is_not_judged_and_one_of_no_kind_is_absent() ->
 def test_a_count_is_judged_only_beside_a_count_of_the_same_thing() -> None:
     assert relations("The Danube flows through ten countries.", "It flows through twelve.")["twelve"] == "different"
     assert "two" not in relations("Wash it, then dry it. It has 9 parts.", "There are two steps.")
-
-
-def test_contradictory_values_in_the_context_support_both() -> None:
-    context = "The warranty lasts 24 months. Page 9 says that the warranty lasts 36 months."
-    for months in (24, 36):
-        assert not any(pair.is_unsupported for pair in compare_values(context, f"It lasts {months} months."))
 
 
 VALUE_TEXTS = st.lists(
@@ -108,67 +149,3 @@ def test_a_context_supports_itself(text: str) -> None:
 )
 def test_a_currency_belongs_to_one_number(text: str, amounts: list[float]) -> None:
     assert [value.amount for value in read_values(text)] == amounts
-
-
-@pytest.mark.parametrize(
-    ("context", "answer"),
-    [
-        ("No more than 10 hours a week and 120 a year.", "At most 120 hours a year."),
-        ("He sued for 5,000 euros; the court gave him 2,000, since he was to blame.", "He was given 2,000 euros."),
-        (
-            "The first 12 weeks are paid in full, the next 8 at 60 percent.",
-            "20 weeks: twelve with full pay and eight less.",
-        ),
-        ("The rent went up from 11.80 to 12.40 euros.", "It rose by 60 cents."),
-        ("Trains 1,500 euros, buses 800 euros.", "Trains cost 700 more."),
-        ("The ride takes 3 h 20 min.", "It takes 200 minutes."),
-        ("Open from 6:45 to 19:10.", "It opens at quarter to seven and closes at ten past seven in the evening."),
-        ("Lessons start at 4.15 pm, until 23:00.", "They start at quarter past four and end at 11 o'clock."),
-        ("It takes 75 minutes.", "It takes an hour and a quarter."),
-        ("Take 0.5 mg per kg.", "Half a milligram per kilogram."),
-        ("It has six instruments and 250,000 copies.", "Half a dozen instruments, a quarter of a million copies."),
-        ("Apply it 25 minutes before you go out.", "Applied at 8:00, it works from 8:25."),
-        ("Lake A is 68 m deep. It is cold. Lake B lies north and is 15 m deep.", "A is 53 m deeper than B."),
-        ("Born in 1949, she left home at 17.", "She left at 17, around 1966."),
-        ("The picture was sold in 2011. It had been painted in 1975.", "36 years later it was sold."),
-        ("Over 5,700 people signed.", "More than 5,500 people signed it."),
-        ("It holds 68% of the votes.", "More than two thirds of the votes."),
-        ("Support answers on weekdays.", "Call from Monday to Friday."),
-        ("Open until 7 pm, from May two hours longer.", "In May it closes at 9 pm."),
-        ("The course runs from 4 March to 28 November.", "It takes almost nine months."),
-        ("Repaid in 60 equal monthly instalments.", "It runs for five years."),
-        ("Days must be taken by 31 March.", "Take them before April."),
-        ("They arrive in May.", "They come in spring."),
-        ("The hearing is on Monday, the verdict follows two days later.", "The verdict is on Wednesday."),
-        ("In cities the number fell by a fifth.", "Cities lost 20 per cent."),
-        ("It costs £18,000.", "It costs 18,000 pounds."),
-        ("Children under 16 pay nothing.", "It is free up to the age of fifteen."),
-        ("41,200 flats were built.", "A little over forty-one thousand flats were built."),
-        ("Gifts may be worth 40 euros per person and year.", "Forty euros a year."),
-        ('Up to ten "keep in touch" days are possible.', "Up to ten days."),
-        ("The project may lose 5 mln bucks on friday.", "It may lose 5 million dollars on Friday."),
-        ("Workers have overtime under the FLSA.", "It is due under the Fair Labor Standards Act."),
-        ("The bipolar junction transistor is small.", "The BJT is small."),
-        ("Finnish law applies to 3 cases.", "The law of Finland applies. See passage 7. Step 9: Wait."),
-    ],
-)
-def test_what_the_context_implies_is_supported(context: str, answer: str) -> None:
-    assert not [pair for pair in compare_values(context, answer) if pair.is_unsupported]
-
-
-@pytest.mark.parametrize(
-    ("context", "answer", "wrong"),
-    [
-        ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days"),
-        ("Tuesday is an office day.", "The office day is Wednesday.", "Wednesday"),
-        ("It closes at 18:30.", "It closes at half past seven.", "half past seven"),
-        ("Take 0.5 mg per kg.", "A milligram and a half per kilogram.", "A milligram"),
-        ("Kept for 30 days, with Pro for 180 days.", "Kept for 30 weeks.", "30 weeks"),
-        ("Updates end on 30 June 2026.", "Updates end on 30 December 2026.", "30 December 2026"),
-        ("A thousand people came, half of them in March.", "Three thousand people came.", "Three thousand"),
-        ("1. Owners pay 150 euros. 2. It is valid for 2 years.", "It is valid for two months.", "two months"),
-        ("Two members cook. The radiator starts below 5 degrees.", "It starts below 10 degrees.", "10 degrees"),
-    ],
-)
-def test_what_only_looks_computed_is_not(context: str, answer: str, wrong: str) -> None:
-    assert [pair.value.text for pair in compare_values(context, answer) if pair.is_unsupported] == [wrong]

@@ -10,14 +10,8 @@ from critic.tagger.span_calibration import SpanCalibration
 from tests.model_folders import make_foreign
 
 READING = SpanCalibration(
-    slope=0.9,
-    bias=-1.7,
-    char_threshold=0.6,
-    merge_gap=2,
-    min_length=2,
-    response_weights=(0.5, 0.5, 0.0, 0.0, -2.0),
-    response_threshold=0.7,
-    aim="f1",
+    **{"slope": 0.9, "bias": -1.7, "char_threshold": 0.6, "merge_gap": 2, "min_length": 2, "aim": "f1"},
+    **{"response_weights": (0.5, 0.5, 0.0, 0.0, -2.0), "response_threshold": 0.7},
 )
 Write = Callable[..., Path]
 

@@ -14,8 +14,6 @@ from faithkit_workflows.detectors.loading import kind_of, load_detector
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
 from tests.model_folders import make_foreign
 
-Write = Callable[..., Path]
-
 
 def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path, tmp_path: Path) -> None:
     assert (kind_of(str(tagger_folder)).name, kind_of(str(trained)).name) == ("tagger", "critic")
@@ -29,7 +27,7 @@ def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path,
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write, typed: bool) -> None:
+def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Callable[..., Path], typed: bool) -> None:
     folder = write_tagger(typed=typed, sidecar=False)
     assert kind_of(str(folder)).name == "tagger"
     tagger = Tagger.load(str(folder))
@@ -39,15 +37,14 @@ def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write,
 
 
 def test_weights_that_are_no_tagger_are_refused(
-    tiny_bert: Path, trained: Path, write_tagger: Write, tmp_path: Path
+    tiny_bert: Path, trained: Path, write_tagger: Callable[..., Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="a token classifier is needed"):
-        Tagger.load(str(tiny_bert))
-    shutil.copytree(trained / "hf", tmp_path / "critic")
-    make_foreign(tmp_path / "critic")
-    with pytest.raises(UserError, match="a token classifier is needed"):
-        Tagger.load(str(tmp_path / "critic"))
-    with pytest.raises(UserError, match="its labels are O, B-PER, I-PER"):
-        Tagger.load(str(write_tagger(sidecar=False, labels=("O", "B-PER", "I-PER"))))
-    with pytest.raises(UserError, match="no such run or folder"):
-        Tagger.load(str(tmp_path / "nowhere" / "at" / "all"))
+    critic = make_foreign(Path(shutil.copytree(trained / "hf", tmp_path / "critic")))
+    for folder, problem in (
+        (tiny_bert, "a token classifier is needed"),
+        (critic, "a token classifier is needed"),
+        (write_tagger(sidecar=False, labels=("O", "B-PER", "I-PER")), "its labels are O, B-PER, I-PER"),
+        (tmp_path / "nowhere" / "at" / "all", "no such run or folder"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            Tagger.load(str(folder))

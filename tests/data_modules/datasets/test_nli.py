@@ -23,20 +23,25 @@ def test_mnli(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "rows"),
+    ("name", "file", "rows", "first"),
     [
-        ("mnli", "multinli_1.0_dev_matched.jsonl", MNLI),
-        ("snli", "snli_1.0_dev.jsonl", SNLI),
-        ("conjnli", "conj_dev.tsv", CONJNLI),
-        ("dnli", "dialogue_nli_dev.jsonl", DNLI),
+        ("mnli", "multinli_1.0_dev_matched.jsonl", MNLI, "10e"),
+        ("snli", "snli_1.0_dev.jsonl", SNLI, "10e"),
+        ("conjnli", "conj_dev.tsv", CONJNLI, ""),
+        ("dnli", "dialogue_nli_dev.jsonl", DNLI, "dialogue_nli_test_0"),
     ],
 )
-def test_neutral_pairs_can_be_dropped(tmp_path: Path, name: str, file: str, rows: list) -> None:
+def test_neutral_pairs_can_be_dropped_and_repeated_ids_are_made_unique(
+    tmp_path: Path, name: str, file: str, rows: list, first: str
+) -> None:
     path = write(tmp_path / file, rows)
     assert labels(read(make(name, path))[0]) == {"faithful": 1, "hallucinated": 2}
     examples, counts = read(make(name, path, neutral="drop"))
-    assert labels(examples) == {"faithful": 1, "hallucinated": 1}
-    assert counts["dropped: neutral"] == 1
+    assert labels(examples) == {"faithful": 1, "hallucinated": 1} and counts["dropped: neutral"] == 1
+    if first:
+        examples, counts = read(make(name, write(path, [rows[0], rows[1], rows[0]])))
+        assert [example.id for example in examples][::2] == [first, f"{first}@{path.stem}:2"]
+        assert counts["repeated id, made unique by its row"] == 1
 
 
 def test_mnli_in_glues_layout(tmp_path: Path) -> None:
@@ -51,23 +56,6 @@ def test_mnli_in_glues_layout(tmp_path: Path) -> None:
     assert (examples[0].id, examples[0].knowledge) == ("10e", '"Orvel is deep')
     write(tmp_path / "MNLI" / "multinli_1.0_train.jsonl", MNLI)  # the corpus's files come first
     assert list(source.files()) == ["train"]
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "rows", "first"),
-    [
-        ("mnli", "multinli_1.0_train.jsonl", MNLI, "10e"),
-        ("snli", "snli_1.0_train.jsonl", SNLI, "10e"),
-        ("dnli", "dialogue_nli_train.jsonl", DNLI, "dialogue_nli_test_0"),
-    ],
-)
-def test_ids_that_the_corpus_repeats_are_made_unique(
-    tmp_path: Path, name: str, file: str, rows: list, first: str
-) -> None:
-    path = write(tmp_path / file, [rows[0], rows[1], rows[0]])
-    examples, counts = read(make(name, path))
-    assert [example.id for example in examples][::2] == [first, f"{first}@{path.stem}:2"]
-    assert counts["repeated id, made unique by its row"] == 1
 
 
 def test_conjnli_with_its_byte_order_mark(tmp_path: Path) -> None:
@@ -116,20 +104,14 @@ def test_decode_sets_the_last_utterance_against_its_speakers_earlier_ones(tmp_pa
     assert [turn.speaker for turn in first.history] == ["seeker", "wizard", "seeker"]
     assert first.meta == {"contradicted": [1]}
     assert (second.label, second.tags, second.meta) == ("faithful", ("non-contradiction",), {"contradicted": []})
-    assert first.group == second.group == "c1"
-    assert counts == {"kept": 2}
-
-
-def test_decode_against_the_whole_dialogue(tmp_path: Path) -> None:
-    examples, _ = read(make("decode", write(tmp_path / "test.jsonl", DECODE), knowledge="dialogue"))
-    assert examples[0].knowledge == "i live by the sea i live by lake orvel nice"
-
-
-def test_decode_drops_what_has_nothing_to_contradict(tmp_path: Path) -> None:
+    assert first.group == second.group == "c1" and counts == {"kept": 2}
     short = {**DECODE[0], "record_id": "r3", "turns": DECODE[0]["turns"][:2]}
-    examples, counts = read(make("decode", write(tmp_path / "human-bot.jsonl", [short, *DECODE])))
+    file = write(tmp_path / "human-bot.jsonl", [short, *DECODE])
+    examples, counts = read(make("decode", file))
     assert len(examples) == 2 and examples[0].split == "human_bot"
     assert counts["dropped: no earlier utterance to contradict"] == 1
+    whole = read(make("decode", file, knowledge="dialogue"))[0][1]
+    assert whole.knowledge == "i live by the sea i live by lake orvel nice"
 
 
 def test_decode_pairs_as_faithdials_release_makes_them(tmp_path: Path) -> None:

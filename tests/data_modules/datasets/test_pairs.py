@@ -11,12 +11,18 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.build import build_data
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.pairs import Pairs, read_pairs
+from data_modules.encoding.pair_encoder import PairEncoder
+from data_modules.encoding.span_encoder import SpanEncoder
+from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.records import Example, Span, Turn
+from faithkit.records import Example, Span, Turn, number_passages
+from faithkit_workflows.tables.user_table import open_user_table
+from tests.running import plain_config
 
 ROWS = [
     {"context": "A lake, deep.", "answer": 'It is "deep".', "verdict": "faithful", "model": "a"},
@@ -25,6 +31,16 @@ ROWS = [
 CSV = 'context,answer,verdict,model\n"A lake, deep.","It is ""deep"".",faithful,a\n' + (
     '"A hill;\nhigh.",It is low – café.,hallucinated,b\n'
 )
+
+
+PLAIN = {"knowledge": "A lake.", "response": "It is red.", "label": "faithful"}
+MARKED = {**PLAIN, "label": "hallucinated", "spans": [{"start": 6, "end": 9}], "question": "Is it?"}
+SPANS, ASKED = (Span(start=6, end=9, label="hallucination"),), (Turn(speaker="seeker", text="Is it?"),)
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
 
 
 def read(path: Path, on_bad_row: str = "stop", split: str | None = None, **options: Any) -> list[Example]:
@@ -96,10 +112,6 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
         "'data.labels={unsure: hallucinated, supported: faithful, refuted: null}'; null leaves such rows out"]),
     "an empty cell": ("a.csv", "context,answer,label\nk,r,faithful\nk,,faithful\n,r,faithful\n", {}, [
         "column 'answer' is empty (the first of 2 bad rows)", "a.csv, line 3", "data.on_bad_row=skip"]),
-    "too many cells": ("a.csv", "context,answer,label\nk,r,faithful\nk,r,s,faithful\n", {}, [
-        "4 comma-separated fields where the header has 3", "a.csv, line 3"]),
-    "an open quote": ("a.csv", 'context,answer,label\nk,"r,faithful\nk,r,faithful\n', {}, [
-        "broken CSV: unexpected end of data", "a.csv, line 2", 'twice (""), and close every quoted cell']),
     "another encoding": ("a.csv", "context,answer,label\nk,r,faithful\nk,café au lait,x\n".encode("cp1252"), {}, [
         "not UTF-8 text: the byte at position 6 of the line", "line 3", "data.encoding=cp1252 reads it as 'k,café"]),
     "UTF-16 without its mark": ("a.csv", "context,answer\n".encode("utf-16-le"), {}, ["data.encoding=utf-16-le"]),
@@ -114,7 +126,6 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
         "field 'context[1]' must be text, got None"]),
     "an object without a text": ("a.jsonl", '{"context": ["k", {"title": "t"}], "answer": "r", "label": "x"}\n', {}, [
         "field 'context[1]' is an object without a text: it has title", "text, page_content, content"]),
-    "a number": ("a.jsonl", '{"context": "k", "answer": 5, "label": "faithful"}\n', {}, ["must be text, got 5"]),
     "no JSON spans": ("a.csv", "context,answer,spans\nk,r,here\n", {}, ["column 'spans' holds no JSON list"]),
     "a span outside": ("a.csv", 'context,answer,spans\nk,r,"[{""start"": 0, ""end"": 5}]"\n', {}, ["has 1 char"]),
     "marked and faithful": ("a.jsonl", json.dumps({"context": "k", "answer": "r", "label": "faithful", "spans":
@@ -161,24 +172,18 @@ def test_the_usual_names_of_retrievers_tables_are_known(knowledge: str, tmp_path
     assert (found.knowledge, found.history) == ("A lake. A hill.", (Turn(speaker="seeker", text="Is it deep?"),))
 
 
-def test_a_frame_in_the_place_of_a_path_is_told_how_to_judge_it() -> None:
+def test_a_frame_and_a_folder_that_is_no_table_are_told(tmp_path: Path) -> None:
     import pandas as pd
 
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match="takes the path of a table, got a DataFrame") as caught:
         read_pairs(pd.DataFrame(ROWS))
-    error = str(caught.value)
-    assert "takes the path of a table, got a DataFrame" in error
-    assert 'df.to_parquet("rows.parquet")' in error and "critic.score(knowledge=list(df.context)" in error
-
-
-def test_a_folder_of_datasets_own_cache_and_an_empty_one_are_told(tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "dataset_info.json").write_text("{}")
+    assert 'df.to_parquet("rows.parquet")' in str(caught.value)
+    (tmp_path / "dataset_info.json").write_text("{}")
     with pytest.raises(UserError, match=r"not of save_to_disk(.|\n)*save_to_disk\(FOLDER\)"):
-        read(tmp_path / "cache")
-    (tmp_path / "cache" / "state.json").write_text("[]")
+        read(tmp_path)
+    (tmp_path / "state.json").write_text("[]")
     with pytest.raises(UserError, match="not a folder that `datasets` saved"):
-        read(tmp_path / "cache")
+        read(tmp_path)
 
 
 def test_bad_rows_are_skipped_and_counted(tmp_path: Path) -> None:
@@ -207,12 +212,6 @@ def test_labels_that_can_mean_one_thing(column: str, value: Any, label: str) -> 
     assert LabelReader(column).read(value) == label
 
 
-def test_what_labels_mean_may_be_said_and_a_third_one_left_out(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("context,answer,label\nk,r,1\nk,s,0\nk,t,Unsure\n")
-    labels = {1: "faithful", 0: "hallucinated", "unsure": None}
-    assert [example.label for example in read(tmp_path / "a.csv", labels=labels)] == ["faithful", "hallucinated"]
-
-
 @given(st.lists(st.text(st.characters(exclude_categories=("C", "Z"), exclude_characters="$"), min_size=1), min_size=3,
     max_size=5, unique_by=str.lower))  # fmt: skip
 def test_the_setting_that_an_error_shows_can_be_typed(labels: list[str]) -> None:
@@ -227,49 +226,29 @@ def test_questions_groups_ids_and_spans_are_read_where_a_table_has_them(tmp_path
     (tmp_path / "a.csv").write_text(f"id,doc,document,question,reply,spans\nx,d,A lake.,Is it?,It is red.,{marked}\n")
     (found,) = read(tmp_path / "a.csv", columns={"group": "doc"})
     assert (found.id, found.group, found.label) == ("x", "d", "hallucinated")
-    assert found.history == (Turn(speaker="seeker", text="Is it?"),)
-    assert found.spans == (Span(start=6, end=9, label="hallucination"),)
+    assert (found.history, found.spans) == (ASKED, SPANS)
+    (tmp_path / "a.csv").write_text("context,answer,label\nk,r,1\nk,s,0\nk,t,Unsure\n")
+    labels = {1: "faithful", 0: "hallucinated", "unsure": None}  # what labels mean may be said, and a third left out
+    assert [example.label for example in read(tmp_path / "a.csv", labels=labels)] == ["faithful", "hallucinated"]
 
 
-def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tmp_path: Path, tiny_bert: Path) -> None:
-    from data_modules.build import build_data
-    from data_modules.encoding.encoder import Encoder
-    from data_modules.encoding.pair_encoder import PairEncoder
-    from data_modules.encoding.span_encoder import SpanEncoder
-    from data_modules.encoding.tokens import load_tokenizer
-    from faithkit.records import number_passages
-    from faithkit_workflows.tables.user_table import open_user_table
-    from tests.running import plain_config
-
+@pytest.mark.parametrize(("kind", "join"), [(SpanEncoder, number_passages), (PairEncoder, " ".join)])
+def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(
+    kind: Any, join: Any, tmp_path: Path, tiny_bert: Path
+) -> None:
     passages = ["The lake is deep.", "It lies in the north."]
     rows = [
         {"knowledge": [*passages, str(n)], "response": "It is.", "label": ("faithful", "hallucinated")[n % 2]}
         for n in range(40)
     ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    tokenizer = load_tokenizer(str(tiny_bert))
-    encoders: tuple[Encoder, ...] = (
-        SpanEncoder(tokenizer=tokenizer, max_length=64),
-        PairEncoder(tokenizer=tokenizer, max_length=64),
-    )
-    for encoder, join in zip(encoders, (number_passages, " ".join), strict=True):
-        data = build_data(
-            plain_config("train", "data=pairs", f"data.path={path}")["data"], encoder, num_epochs=1, seed=0
-        )
-        data.setup()
-        trained_on = {example.knowledge for example in data.subsets["train"][0].examples()}
-        assert trained_on < {example.knowledge for example in open_user_table(str(path), {}, join=join).examples}
-        assert all(knowledge.startswith("passage 1:The lake") for knowledge in trained_on) == encoder.numbers_passages
-
-
-PLAIN = {"knowledge": "A lake.", "response": "It is red.", "label": "faithful"}
-MARKED = {**PLAIN, "label": "hallucinated", "spans": [{"start": 6, "end": 9}], "question": "Is it?"}
-
-
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
+    path = write_lines(tmp_path / "rows.jsonl", rows)
+    encoder = kind(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
+    block = plain_config("train", "data=pairs", f"data.path={path}")["data"]
+    data = build_data(block, encoder, num_epochs=1, seed=0)
+    data.setup()
+    trained_on = {example.knowledge for example in data.subsets["train"][0].examples()}
+    assert trained_on < {example.knowledge for example in open_user_table(str(path), {}, join=join).examples}
+    assert all(knowledge.startswith("passage 1:The lake") for knowledge in trained_on) == encoder.numbers_passages
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
@@ -277,12 +256,9 @@ def test_fields_that_the_first_row_of_json_lacks_are_read(name: str, tmp_path: P
     rows = [PLAIN] * 1200 + [MARKED]
     write_lines(tmp_path / "a.jsonl", rows)
     (tmp_path / "a.json").write_text(json.dumps(rows))
-    source = Pairs(path=str(tmp_path / name))
-    source.check()
+    Pairs(path=str(tmp_path / name)).check()
     first, *_, second = read(tmp_path / name)
-    assert (first.spans, first.history) == ((), ())
-    assert second.spans == (Span(start=6, end=9, label="hallucination"),)
-    assert second.history == (Turn(speaker="seeker", text="Is it?"),)
+    assert (first.spans, first.history, second.spans, second.history) == ((), (), SPANS, ASKED)
 
 
 def test_a_row_of_json_without_the_group_of_the_others_is_refused_wherever_it_stands(tmp_path: Path) -> None:
@@ -303,10 +279,7 @@ def test_a_column_that_is_named_may_be_in_any_row_of_json(tmp_path: Path) -> Non
     for number_before in (1, 1500):  # within the rows that are looked at for names, and behind them
         path = write_lines(tmp_path / "a.jsonl", [{**PLAIN, "extra": {"a": 1}}] * number_before + [marked])
         last = read(path, columns={"spans": "extra.marks", "history": "extra.said"})[-1]
-        assert last.spans == (Span(start=6, end=9, label="hallucination"),)
-        assert last.history == (Turn(speaker="seeker", text="Is it?"),)
-    with pytest.raises(UserError, match=r"there is no column 'lable'(.|\n)*did you mean data.columns.label=label?"):
-        read(path, columns={"label": "lable"})
+        assert (last.spans, last.history) == (SPANS, ASKED)
 
 
 def write_table(path: Path, *responses: str) -> None:

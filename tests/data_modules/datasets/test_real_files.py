@@ -64,13 +64,6 @@ def test_counts(
 
 
 @EXCERPTS
-@pytest.mark.parametrize("name", sorted({name for name, *_ in WANTED} - {"faithdial"}))
-def test_the_folder_of_all_corpora_will_do(name: str) -> None:
-    assert ROOT is not None
-    assert read(make(name, ROOT))[0]
-
-
-@EXCERPTS
 def test_cmu_dogs_conversations_give_the_turns_that_were_cut_out_of_them() -> None:
     assert ROOT is not None
     turns = read(make("cmu_dog", Path(ROOT) / "cmu_dog"))[0]
@@ -89,19 +82,6 @@ def test_topical_chats_overlap_is_the_one_that_its_turns_tell() -> None:
     examples = read(make("topical_chat", ROOT))[0]
     wrong = [e for e in examples if round(overlap_f1(e.response, e.knowledge), 3) != e.meta["overlap_f1"]]
     assert not wrong
-
-
-@EXCERPTS
-def test_the_span_corpora_as_they_are() -> None:
-    assert ROOT is not None
-    ragtruth = read(make("ragtruth", ROOT, official_split=False))[0]
-    assert len(ragtruth) == 538 and len({example.group for example in ragtruth}) == 95
-    assert sum(len(example.spans or ()) for example in ragtruth) == 136
-    assert sum(len(example.meta.get("implicit_true", ())) for example in ragtruth) == 21
-    xsum = read(make("xsum_tokens", ROOT))[0]
-    assert len({example.group for example in xsum}) == 297
-    words = sum(len(e.response[s.start : s.end].split()) for e in xsum for s in e.spans or ())
-    assert words == 12_006  # as many as there are tokens of label 1
 
 
 RELEASES = os.environ.get("FAITHKIT_TEST_RELEASES")

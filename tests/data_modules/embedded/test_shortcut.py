@@ -9,7 +9,7 @@ import pytest
 from data_modules.embedded.corpus import generate
 from data_modules.embedded.phrasing import LEADS, OPENERS
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from tests.data_modules.embedded.shortcut import counted_baseline, counted_words_baseline, shortcut_baseline
+from tests.data_modules.embedded.shortcut import counted_baseline, shortcut_baseline
 
 
 @pytest.fixture(scope="module")
@@ -17,23 +17,11 @@ def train() -> list[Example]:
     return list(generate("train", 4000))
 
 
-@pytest.fixture(scope="module")
-def test() -> list[Example]:
-    return list(generate("test", 2000))
-
-
-@pytest.mark.parametrize(
-    ("attack", "limit"),
-    [
-        (shortcut_baseline, 0.60),
-        (counted_baseline, 0.64),
-        pytest.param(counted_words_baseline, 0.67, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("attack", "limit"), [(shortcut_baseline, 0.60), (counted_baseline, 0.64)])
 def test_what_can_be_counted_does_not_solve_it(
-    attack: Callable[..., float], limit: float, train: list[Example], test: list[Example]
+    attack: Callable[..., float], limit: float, train: list[Example]
 ) -> None:
-    assert attack(train, test) < limit
+    assert attack(train, list(generate("test", 2000))) < limit
 
 
 def test_classes_are_alike_in_length_and_words(train: list[Example]) -> None:

@@ -85,16 +85,13 @@ def test_a_text_that_just_fits_is_not_counted_as_cut() -> None:
 
 def test_targets_are_labels_or_the_probability_of_a_weak_one() -> None:
     rows = [
-        example(label="hallucinated"),
-        example(label="faithful"),
-        example(label=None),
-        example(label="faithful", meta={"probability": 0.25}),
+        *(example(label=label) for label in ("hallucinated", "faithful", None)),
+        example(meta={"probability": 0.25}),
     ]
-    assert [target_of(row) for row in rows] == pytest.approx([1.0, 0.0, float("nan"), 0.25], nan_ok=True)
+    wanted = pytest.approx([1.0, 0.0, float("nan"), 0.25], nan_ok=True)
     made = PairEncoder(tokenizer=tiny_tokenizer("wordpiece"), max_length=32)
     batch = made.collate(dict(made.encode(rows, Counter())))
-    assert batch["label"].tolist() == [1, 0, -1, 0]
-    assert batch["target"].tolist() == pytest.approx([1.0, 0.0, float("nan"), 0.25], nan_ok=True)
+    assert batch["label"].tolist() == [1, 0, -1, 0] and batch["target"].tolist() == wanted
     with pytest.raises(AssertionError, match=r"probability 1\.5"):
         target_of(example(meta={"probability": 1.5}))
 

@@ -142,6 +142,11 @@ def test_what_is_read_before_answering_is_what_was_read_in_training(kind: str, f
     trained, asked = encoder.encode(rows, counts)["context"], encoder.contexts(rows, Counter())
     assert counts["history cut: rows"] >= 2
     assert all(np.array_equal(trained.row(i), asked.row(i)) for i in range(len(rows)))
+    rows = [example(), example(id="too:long", knowledge="river " * 200)]
+    with pytest.raises(UserError, match=r"too:long.*\d+ tokens[^$]*max_length=\d+.*96"):
+        encoder.encode(rows, Counter())
+    with pytest.raises(UserError, match="too:long"):
+        encoder.contexts(rows, Counter())
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -174,12 +179,9 @@ def test_a_batch_is_what_the_rows_written_out_are(kind: str, packed: bool, folde
 def test_control_tokens_stand_in_front_and_their_room_is_kept(kind: str, folders: dict[str, Path]) -> None:
     encoder = build(folders, kind, control=("voice", "overlap"))
     wanted = [(CONTROL_TOKENS["voice"][1], CONTROL_TOKENS["overlap"][2])]
-    history = tuple(Turn(speaker="seeker", text="river") for _ in range(60))
-    rows = [example(history=history, response="it is")]
+    rows = [example(history=tuple(Turn(speaker="seeker", text="river") for _ in range(60)), response="it is")]
     asked = encoder.contexts(rows, Counter(), control=wanted)
-    columns: dict[str, Any] = encoder.encode(rows, Counter())
-    columns["control"] = encoder.control_ids(wanted)
-    batch = encoder.collate(columns)
+    batch = encoder.collate({**encoder.encode(rows, Counter()), "control": encoder.control_ids(wanted)})
     length = int(asked.lengths[0])
     assert batch["input_ids"][0, :length].tolist() == asked.row(0).tolist()
     assert encoder.tokenizer.convert_ids_to_tokens(asked.row(0)[:2].tolist()) == list(wanted[0])
@@ -187,16 +189,6 @@ def test_control_tokens_stand_in_front_and_their_room_is_kept(kind: str, folders
     for wrong in ((), wanted[0][::-1], ("<|loud|>", wanted[0][1]), wanted[0][:1]):
         with pytest.raises(UserError, match="control tokens"):
             encoder.contexts(rows, Counter(), control=[wrong])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_knowledge_that_alone_does_not_fit_is_named(kind: str, folders: dict[str, Path]) -> None:
-    encoder = build(folders, kind)
-    rows = [example(), example(id="too:long", knowledge="river " * 200)]
-    with pytest.raises(UserError, match=r"too:long.*\d+ tokens[^$]*max_length=\d+.*96"):
-        encoder.encode(rows, Counter())
-    with pytest.raises(UserError, match="too:long"):
-        encoder.contexts(rows, Counter())
 
 
 @pytest.mark.parametrize(
@@ -227,5 +219,4 @@ def test_markers_are_added_once_and_saved_with_the_tokenizer(folders: dict[str, 
     tokenizer.save_pretrained(tmp_path)
     again = load_tokenizer(str(tmp_path))
     assert add_markers(again, layout) == {} and len(again) == len(tokenizer)
-    encoders = [TurnEncoder(one, layout) for one in (tokenizer, again)]
-    assert encoders[0].fingerprint() == encoders[1].fingerprint()
+    assert TurnEncoder(tokenizer, layout).fingerprint() == TurnEncoder(again, layout).fingerprint()

@@ -4,13 +4,7 @@ import re
 
 import pytest
 
-from data_modules.negatives.entity_swap import (
-    Entity,
-    entity_swaps,
-    find_entities,
-    mention,
-    spacy_model,
-)
+from data_modules.negatives.entity_swap import Entity, entity_swaps, find_entities, mention, spacy_model
 from faithkit.weights.local import LOCAL
 from tests.data_modules.negatives.corpus import PEOPLE, PLACES, YEARS, corpus, example, ruled
 
@@ -33,18 +27,13 @@ def test_entities_change_places_with_others_of_their_type() -> None:
             assert new and not any(name in one.knowledge for name in new)
 
 
-def test_only_what_was_stated_is_swapped() -> None:
-    others = corpus()
-    unknown = example(0, response="Mira and Tor Vik saw it.", knowledge="The lighthouse stands.")
-    assert entity_swaps([unknown, *others], 3, 0, ruled())[0] == []
-    asked = example(0, response="Well, Tor Vik saw it.", knowledge="Tor Vik looked on.")
-    assert entity_swaps([asked, *others], 3, 0, ruled())[0]
+def test_only_what_was_stated_is_swapped_in_every_place_and_longer_words_are_not() -> None:
+    def swapped(response: str, knowledge: str) -> list[str]:
+        return entity_swaps([example(0, response=response, knowledge=knowledge), *corpus()], 3, 0, ruled())[0]
 
-
-def test_every_place_of_an_entity_changes_and_longer_words_do_not() -> None:
-    text = "Tarn it was. Tarn! Not Tarnish, but Tarn."
-    one = example(0, response=text, knowledge="The windmill of Tarn.")
-    for text in entity_swaps([one, *corpus()], 3, 0, ruled())[0]:
+    assert swapped("Mira and Tor Vik saw it.", "The lighthouse stands.") == []
+    assert swapped("Well, Tor Vik saw it.", "Tor Vik looked on.")
+    for text in swapped("Tarn it was. Tarn! Not Tarnish, but Tarn.", "The windmill of Tarn."):
         assert text.count("Tarn") == 1 and "Tarnish" in text
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.build import build_data, build_mix
 from data_modules.data_options import GIVEN, NEGATIVE_KINDS
-from data_modules.negatives import make
+from data_modules.negatives import entity_swap, make
 from data_modules.negatives.make import (
     MAX_WORDS,
     OTHER,
@@ -64,11 +64,16 @@ def test_a_row_with_none_is_told_with_what_would_help() -> None:
         ({"kinds": []}, "give a list"),
         ({"kinds": ["other", "other"]}, "give a list"),
         ({"num": 0}, "number of negatives: 0"),
+        ({}, r"spaCy, which is not installed\n  hint: pip install spacy"),
     ],
 )
-def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
+def test_settings_are_checked(options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise entity_swap.PackageNotFoundError(name)
+
+    monkeypatch.setattr(entity_swap, "version", absent)
     with pytest.raises(UserError, match=message):
-        make_negatives(corpus(), **options)
+        cached_negatives(corpus(), **options)
 
 
 @pytest.fixture
@@ -96,17 +101,6 @@ def test_they_are_made_once_for_one_content(calls: list[int]) -> None:
     assert calls == [12] * 5
 
 
-def test_missing_spacy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from data_modules.negatives import entity_swap as entities
-
-    def absent(name: str) -> str:
-        raise entities.PackageNotFoundError(name)
-
-    monkeypatch.setattr(entities, "version", absent)
-    with pytest.raises(UserError, match=r"spaCy, which is not installed\n  hint: pip install spacy"):
-        cached_negatives(corpus())
-
-
 @pytest.fixture
 def faithdial(tmp_path: Path) -> Path:
     turns = [
@@ -131,25 +125,16 @@ def test_a_source_carries_them(faithdial: Path, calls: list[int]) -> None:
     assert source.layout() != NegativesSource(inner, PLAIN, num=3).layout() != inner.layout()
 
 
-SHARES = {"validation": 0.4, "test": 0.2}
-
-
-@pytest.mark.parametrize(
-    "split_plan",
-    [
-        SplitPlan(SHARES, 0, split="train"),
-        SplitPlan(SHARES, 0, fold=(1, 3)),
-        SplitPlan(SHARES, 0, fold=(1, 3), num_rows=5),
-    ],
-)
+@pytest.mark.parametrize("split_plan", [{"split": "train"}, {"fold": (1, 3)}, {"fold": (1, 3), "num_rows": 5}])
 def test_what_trains_alone_has_them_and_of_what_trains_alone(
-    split_plan: SplitPlan, faithdial: Path, calls: list[int]
+    split_plan: dict[str, Any], faithdial: Path, calls: list[int]
 ) -> None:
-    source = NegativesSource(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, split_plan=split_plan)
-    examples = list(read_examples(source, "train", ReadReport(), split_plan.num_rows))
-    assert len(examples) == (split_plan.num_rows or 8)
+    plan = SplitPlan({"validation": 0.4, "test": 0.2}, 0, **split_plan)
+    source = NegativesSource(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, split_plan=plan)
+    examples = list(read_examples(source, "train", ReadReport(), plan.num_rows))
+    assert len(examples) == (plan.num_rows or 8)
     groups = np.array([group_hash(example.group) for example in examples], np.uint64)
-    parts = split_plan.rows(["train", "validation"], "train", groups)
+    parts = plan.rows(["train", "validation"], "train", groups)
     trained = set(parts.pop("train").tolist())
     assert trained and any(len(rows) for rows in parts.values())
     held = {text for row, e in enumerate(examples) if row not in trained for text in (e.response, e.knowledge)}
@@ -188,33 +173,26 @@ def test_of_long_knowledge_the_nearest_sentences_stand_for_it() -> None:
     assert lines[13] in text and len(text.split()) <= MAX_WORDS
 
 
-def test_others_come_from_other_dialogues_and_other_knowledge() -> None:
+def test_others_come_from_other_dialogues_and_are_not_borne_out_by_the_knowledge() -> None:
     examples = corpus()
     groups = {e.response: e.group for e in examples}
     for one, texts in zip(examples, other_responses(examples, 5, 0), strict=True):
         assert texts and len(set(texts)) == len(texts) <= 5
         assert all(groups[text] != one.group for text in texts)
-
-
-def test_what_was_said_to_the_same_knowledge_is_right_and_so_no_negative() -> None:
     twin = example(11, knowledge=example(0).knowledge.upper(), response="It was Ada Fenn, long ago, who put it there.")
-    examples = [*corpus(11), twin]
-    assert twin.response not in other_responses(examples, 20, 0)[0]
-
-
-def test_what_the_knowledge_bears_out_is_no_negative() -> None:
-    right = example(11, response="Known far and wide, the lighthouse was built by Ada Fenn.")
+    right = example(9, response="Known far and wide, the lighthouse was built by Ada Fenn.")
     empty = example(10, response="Oh, yes!")
-    texts = other_responses([*corpus(10), empty, right], 20, 0)[0]
-    assert texts and right.response not in texts and empty.response not in texts
+    texts = other_responses([*corpus(9), right, empty, twin], 20, 0)[0]
+    assert texts and not {right.response, empty.response, twin.response} & set(texts)
 
 
 def test_negatives_that_the_file_gives_are_a_kind(tmp_path: Path) -> None:
+    def dialogue(name: str, *turns: Any) -> Path:
+        return write(tmp_path / name, [{"dialog_idx": 1, "utterances": list(turns)}])
+
     first, second = FAITHDIAL[0]["utterances"][:2]
     given = {**first, "negative_samples": ["It is shallow.", "", "Lake Orvel is very deep."], "control_tokens": ["<a>"]}
-    path = write(
-        tmp_path / "train.json", [{"dialog_idx": 1, "utterances": [given, {**second, "negative_samples": None}]}]
-    )
+    path = dialogue("train.json", given, {**second, "negative_samples": None})
     mix = build_mix([{"dataset": "faithdial", "path": str(path)}], negatives={"kinds": ["given", "verbatim"], "num": 4})
     report = ReadReport()
     texts = [example.negatives for example in read_examples(mix[0].source, "train", report)]
@@ -225,6 +203,6 @@ def test_negatives_that_the_file_gives_are_a_kind(tmp_path: Path) -> None:
     mix = build_mix([{"dataset": "faithdial", "path": str(path)}], negatives={"kinds": ["given"], "num": 4})
     texts = [example.negatives for example in read_examples(mix[0].source, "train", ReadReport())]
     assert len(texts[0]) == 1 and texts[1] == ()  # a row without negatives has no contrastive part
-    wrong = write(tmp_path / "bad.json", [{"dialog_idx": 1, "utterances": [{**first, "negative_samples": "one"}]}])
+    wrong = dialogue("bad.json", {**first, "negative_samples": "one"})
     with pytest.raises(UserError, match="utterance 0: field 'negative_samples' must be a list"):
         list(read_examples(make_source("faithdial", wrong), None, ReadReport()))

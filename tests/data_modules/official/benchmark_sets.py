@@ -30,20 +30,9 @@ def psiloqa(number: int, lang: str, answer: str, *marked: str) -> dict[str, Any]
     for text in marked:
         bounds.append([answer.index(text), answer.index(text) + len(text)])
         tagged = tagged.replace(text, f"[HAL]{text}[/HAL]", 1)
-    return {
-        "id": f"{lang}_{number}",
-        "lang": lang,
-        "wiki_title": "Orvel",
-        "wiki_url": "https://example.org",
-        "llm_checkpoint": "small",
-        "wiki_passage": LAKE if number % 2 else INN,
-        "question": "What is Orvel?",
-        "golden_answer": "A lake.",
-        "llm_answer": answer,
-        "annotated_span": tagged,
-        "complexity": "easy",
-        "labels": bounds,
-    }
+    page = {"wiki_title": "Orvel", "wiki_url": "https://example.org", "wiki_passage": LAKE if number % 2 else INN}
+    asked = {"question": "What is Orvel?", "golden_answer": "A lake.", "llm_answer": answer, "annotated_span": tagged}
+    return {"id": f"{lang}_{number}", "lang": lang, "llm_checkpoint": "small", "labels": bounds, **page, **asked}
 
 
 PSILOQA: Rows = [
@@ -70,20 +59,18 @@ def sample(number: int, summary: str, *annotations: dict[str, Any]) -> dict[str,
 
 
 POOL, ROOMY = "The inn has twelve rooms and a pool.", "A roomy inn opens in May."
+POOL_NOTES = [
+    note(POOL, "a pool", "Unwanted", "Unwanted.Extrinsic"),
+    note(POOL, "a pool", "Questionable", annotator="b"),
+    note(POOL, "and a pool", "Benign", annotator="c"),
+]
+ROOMY_NOTES = [note(ROOMY, "roomy", *labels) for labels in (["Questionable"], ["Benign"], [])]
 FAITHBENCH: Rows = [
     {
         "samples": [
             sample(0, "The inn has twelve rooms."),
-            sample(
-                1,
-                POOL,
-                note(POOL, "a pool", "Unwanted", "Unwanted.Extrinsic"),
-                note(POOL, "a pool", "Questionable", annotator="b"),
-                note(POOL, "and a pool", "Benign", annotator="c"),
-            ),
-            sample(2, ROOMY, note(ROOMY, "roomy", "Questionable")),
-            sample(3, ROOMY, note(ROOMY, "roomy", "Benign")),
-            sample(4, ROOMY, note(ROOMY, "roomy")),
+            sample(1, POOL, *POOL_NOTES),
+            *(sample(number, ROOMY, one) for number, one in enumerate(ROOMY_NOTES, 2)),
         ]
     }
 ]

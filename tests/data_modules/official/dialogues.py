@@ -8,14 +8,8 @@ from tests.data_modules.official import LAKE, Rows
 def utterance(
     history: list[str], response: str, original: str | None, tags: list[str] | None, knowledge: str = LAKE
 ) -> dict[str, Any]:
-    return {
-        "history": history,
-        "knowledge": knowledge,
-        "response": response,
-        "original_response": original,
-        "BEGIN": tags,
-        "VRM": ["Edification"] if tags else None,
-    }
+    judged = {"original_response": original, "BEGIN": tags, "VRM": ["Edification"] if tags else None}
+    return {"history": history, "knowledge": knowledge, "response": response, **judged}
 
 
 HISTORY = ["Do you know any lakes?"]
@@ -40,36 +34,26 @@ FAITHDIAL: Rows = [
     },
 ]
 CASES = {  # of FAITHDIAL's turns, as both datasets that read them count them
-    "case: edited, hallucinated": 2,
-    "case: edited, entailed": 1,
-    "case: unedited, entailed": 1,
-    "case: unedited, hallucinated": 1,
-    "case: edited, generic alone": 1,
-    "case: unedited, generic alone": 1,
+    **{"case: edited, hallucinated": 2, "case: edited, entailed": 1, "case: unedited, entailed": 1},
+    **{"case: unedited, hallucinated": 1, "case: edited, generic alone": 1, "case: unedited, generic alone": 1},
     "case: edited, uncooperative alone": 1,
 }
 WOW: Rows = [
     {"dialog_idx": 0, "utterances": [utterance(HISTORY, "Lake Orvel, of course.", None, None)]},
     {"dialog_idx": 1, "utterances": [utterance(["Hi", *HISTORY], "Orvel is deep.", None, None)]},
 ]
+WIZARD, APPRENTICE = {"speaker": "0_Wizard"}, {"speaker": "1_Apprentice"}
 WOW_PARLAI: Rows = [
-    {
-        "chosen_topic": "Lake Orvel",
-        "persona": "i like water",
-        "wizard_eval": 4,
-        "chosen_topic_passage": [LAKE],
+    {"chosen_topic": "Lake Orvel", "persona": "i like water", "wizard_eval": 4, "chosen_topic_passage": [LAKE]}
+    | {
         "dialog": [
-            {
-                "speaker": "0_Wizard",
-                "text": "Lakes are fine.",
-                "checked_sentence": {"no_passages_used": "no_passages_used"},
-            },
-            {"speaker": "1_Apprentice", "text": "Which one is deep?", "retrieved_passages": []},
-            {"speaker": "0_Wizard", "text": "Orvel is.", "checked_sentence": {"self_Lake_Orvel_0": LAKE}},
-            {"speaker": "1_Apprentice", "text": "Thanks"},
-            {"speaker": "0_Wizard", "text": "Welcome.", "checked_sentence": {}},
-        ],
-    },
+            {**WIZARD, "text": "Lakes are fine.", "checked_sentence": {"no_passages_used": "no_passages_used"}},
+            {**APPRENTICE, "text": "Which one is deep?", "retrieved_passages": []},
+            {**WIZARD, "text": "Orvel is.", "checked_sentence": {"self_Lake_Orvel_0": LAKE}},
+            {**APPRENTICE, "text": "Thanks"},
+            {**WIZARD, "text": "Welcome.", "checked_sentence": {}},
+        ]
+    }
 ]
 TURNS: Rows = [
     {"conv": "c1", "history": HISTORY, "knowledge": LAKE, "response": "Lake Orvel is very deep.", "rating": 2},

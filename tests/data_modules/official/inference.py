@@ -2,22 +2,11 @@
 
 from tests.data_modules.official import LAKE, Rows
 
+PAIRS = [(10, LAKE, "entailment", "e"), (10, LAKE, "neutral", "n"), (10, LAKE, "contradiction", "c")]
 MNLI: Rows = [
-    {
-        "annotator_labels": [label],
-        "genre": "travel",
-        "gold_label": label,
-        "pairID": f"{prompt}{suffix}",
-        "promptID": str(prompt),
-        "sentence1": premise,
-        "sentence2": f"hypothesis {prompt}{suffix}",
-    }
-    for prompt, premise, label, suffix in [
-        (10, LAKE, "entailment", "e"),
-        (10, LAKE, "neutral", "n"),
-        (10, LAKE, "contradiction", "c"),
-        (11, "Mount Sel has two peaks.", "-", "n"),
-    ]
+    {"annotator_labels": [label], "genre": "travel", "gold_label": label, "pairID": f"{prompt}{suffix}"}
+    | {"promptID": str(prompt), "sentence1": premise, "sentence2": f"hypothesis {prompt}{suffix}"}
+    for prompt, premise, label, suffix in [*PAIRS, (11, "Mount Sel has two peaks.", "-", "n")]
 ]
 SNLI: Rows = [{k: v for k, v in row.items() if k not in ("genre", "promptID")} for row in MNLI]
 CONJNLI: Rows = [
@@ -25,30 +14,17 @@ CONJNLI: Rows = [
     {"Premise": "Orvel and Tarn are lakes.", "Hypothesis": "Orvel or Sel is a lake.", "Label": "neutral"},
     {"Premise": 'Orvel is "deep" and cold.', "Hypothesis": "Orvel is not cold.", "Label": "contradiction"},
 ]
+NO_TRIPLE = ["<none>", "<none>", "<none>"]
 DNLI: Rows = [
-    {
-        "label": label,
-        "sentence1": "i fish at lake orvel .",
-        "sentence2": f"i like lakes {number} .",
-        "triple1": ["i", "like", "fish"],
-        "triple2": ["<none>", "<none>", "<none>"],
-        "dtype": "matchingtriple_up",
-        "id": f"dialogue_nli_test_{number}",
-    }
+    {"label": label, "sentence1": "i fish at lake orvel .", "sentence2": f"i like lakes {number} ."}
+    | {"triple1": ["i", "like", "fish"], "triple2": NO_TRIPLE}
+    | {"dtype": "matchingtriple_up", "id": f"dialogue_nli_test_{number}"}
     for number, label in enumerate(["positive", "negative", "neutral"])
 ]
+SAID = ["i live by the sea", "i live by lake orvel", "nice"]
 DECODE: Rows = [
-    {
-        "conversation_id": "c1#truncated#2",
-        "record_id": record,
-        "turns": [
-            {"turn_id": 0, "agent_id": 1, "text": "i live by the sea"},
-            {"turn_id": 1, "agent_id": 0, "text": "i live by lake orvel"},
-            {"turn_id": 2, "agent_id": 1, "text": "nice"},
-            {"turn_id": 3, "agent_id": 0, "text": last},
-        ],
-        "is_contradiction": contradiction,
-        "aggregated_contradiction_indices": [1, 3] if contradiction else [],
-    }
+    {"conversation_id": "c1#truncated#2", "record_id": record, "is_contradiction": contradiction}
+    | {"turns": [{"turn_id": n, "agent_id": 1 - n % 2, "text": text} for n, text in enumerate([*SAID, last])]}
+    | {"aggregated_contradiction_indices": [1, 3] if contradiction else []}
     for record, last, contradiction in [("r1", "i never saw a lake", True), ("r2", "it is deep", False)]
 ]

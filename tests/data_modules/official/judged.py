@@ -2,37 +2,21 @@
 
 from tests.data_modules.official import LAKE, Rows
 
+PLATEAU, PEAKS = "lake orvel is the deepest lake of the northern plateau .", "Mount Sel has two peaks."
 BEGIN: Rows = [
-    {
-        "model_name": model,
-        "data_source": "wow",
-        "knowledge": knowledge,
-        "message": message,
-        "response": response,
-        "begin_label": label,
-    }
+    {"model_name": model, "data_source": "wow", "knowledge": knowledge, "message": message}
+    | {"response": response, "begin_label": label}
     for model, knowledge, message, response, label in [
         ("gpt2", LAKE, 'what is "deep"?', "lake orvel is", "Fully attributable"),
-        (
-            "t5",
-            "lake orvel is the deepest lake of the northern plateau .",
-            "and?",
-            "i love it",
-            "Not fully attributable",
-        ),
-        ("ctrl", "Mount Sel has two peaks.", "", "it has two peaks", "Fully attributable"),
-        ("doha", "Mount Sel has two peaks.", "really?", "yes", "Generic"),
+        ("t5", PLATEAU, "and?", "i love it", "Not fully attributable"),
+        ("ctrl", PEAKS, "", "it has two peaks", "Fully attributable"),
+        ("doha", PEAKS, "really?", "yes", "Generic"),
     ]
 ]
+LABEL_SET = "not-generic;on-topic;cooperative;faithful"
 BEGIN_2021: Rows = [
-    {
-        "evidence": LAKE,
-        "previous turn": "tell me",
-        "response": f"reply {number}",
-        "gold label": label,
-        "coarse label": "neutral",
-        "full label set": "not-generic;on-topic;cooperative;faithful",
-    }
+    {"evidence": LAKE, "previous turn": "tell me", "response": f"reply {number}", "gold label": label}
+    | {"coarse label": "neutral", "full label set": LABEL_SET}
     for number, label in enumerate(["entailment", "hallucination", "off-topic", "contradiction", "generic"])
 ]
 AUDIT_GOLD: Rows = [

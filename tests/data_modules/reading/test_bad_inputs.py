@@ -146,8 +146,6 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("decode", {"record_id": "r2"}, "id 'r2' was already given"),
     ("diahalu", {"index": '[[2,"Funny"]]'}, "'index' has the type 'Funny'; known: non-factual, incoherence"),
     ("diahalu", {"index": '[["x","Irrelevance"]]'}, r"'index' must be a list of \[turn, type\], got 'x'"),
-    ("diahalu", {"index": "none"}, r"'index' must be a list of \[turn, type\], got 'none'"),
-    ("diahalu", {"index": {"2": "Irrelevance"}}, r"'index' must be a list of \[turn, type\]"),
     ("diahalu", {"index": "[[2,5]]"}, r"'index' must be a list of \[turn, type\]"),
     ("diahalu", {"text": "Hello\nA1: Hi"}, "'text' must begin with a turn, as A1: "),
     ("diahalu", {"label": "Halu"}, "'label' is 'Halu'; known: '1', '0'"),
@@ -157,21 +155,16 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("halueval", {"hallucination_spans": "Mount"}, "'hallucination_spans' must be a list"),
     ("halueval", {"chatgpt_response": " "}, "'chatgpt_response' is empty"),
     ("halludial", {"turn": "1"}, "'turn' must be a whole number from 0, got '1'"),
-    ("halludial", {"turn": -1}, "'turn' must be a whole number from 0, got -1"),
     ("halludial", {"dialogue_history": "Hello [Human]: hi"}, r"'dialogue_history' must begin with \[Human\]: or"),
-    ("halludial", {"dialogue_id": None}, "'dialogue_id' must be text, got None"),
     ("xsum_tokens", {"labels": [0, 1]}, "'labels' has 2 entries for 4 tokens"),
     ("xsum_tokens", {"labels": [0, 1, 2, 0]}, r"'labels\[2\]' must be 0 or 1, got 2"),
-    ("xsum_tokens", {"labels": None}, "field 'labels' must be a list"),
     ("xsum_tokens", {"tokens": [1, 2, 3, 4]}, r"field 'tokens\[0\]' must be text"),
     ("xsum_tokens", {"summary": "\ud83d a b c"}, "half a surrogate pair"),
     ("aggrefact", {"dataset": "Wicked"}, "'dataset' is 'Wicked'; known: 'aggrefact-cnn'"),
     ("aggrefact", {"label": 2}, "'label' is 2; known: '1', '0'"),
-    ("aggrefact", {"label": None}, "'label' is None"),
     ("psiloqa", {"labels": [[0, 99]]}, r"labels\[0\]: field 'end' is 99, but the answer has 29 characters"),
     ("psiloqa", {"labels": [[9, 9]]}, "the span holds nothing"),
     ("psiloqa", {"labels": [[1]]}, r"'labels\[0\]' must be a pair of offsets, got \[1\]"),
-    ("psiloqa", {"labels": None}, "field 'labels' must be a list"),
     ("psiloqa", {"lang": "la"}, "'lang' is 'la'; known: 'ar', 'ca'"),
 ]
 
@@ -217,9 +210,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
 @pytest.mark.usefixtures("no_hang")
 @pytest.mark.parametrize("make_odd", [os.mkfifo, os.mkdir, endless])
 def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
-    make_odd(tmp_path / "rows.jsonl")
-    file = str(tmp_path / "rows.jsonl")
-    with pytest.raises(UserError, match=r"not a plain file|not a regular file|a folder"):
-        open_user_table(file, {}, join="".join)
-    with pytest.raises(UserError, match="not a regular file"):
-        read_predictions(file)
+    file = tmp_path / "rows.jsonl"
+    make_odd(file)
+    for read_file in (lambda path: open_user_table(path, {}, join="".join), read_predictions):
+        with pytest.raises(UserError, match=r"not a plain file|not a regular file|a folder"):
+            read_file(str(file))

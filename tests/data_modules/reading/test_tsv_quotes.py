@@ -79,10 +79,9 @@ def test_a_row_with_cells_that_only_csv_writers_quote_decides(decisive: str, tmp
 @pytest.mark.parametrize("name", ["rows.tsv", "rows.txt"])
 def test_an_undecidable_file_is_refused_with_both_remedies(name: str, tmp_path: Path) -> None:
     path = put(tmp_path, "x\ty\tfaithful", '"Hello, you."\ty\tfaithful', "x\ty\tfaithful", name=name)
+    told = f"{UNDECIDED}(.|\n)*{name}, line 3(.|\n)*rows.csv(.|\n)*rows.jsonl"
     for read in (read_pairs, lambda path: open_user_table(str(path), {}, join=" ".join)):
-        with pytest.raises(
-            UserError, match=f"{UNDECIDED}(.|\n)*{name}, line 3(.|\n)*rows.csv(.|\n)*rows.jsonl"
-        ) as caught:
+        with pytest.raises(UserError, match=told) as caught:
             read(path)
         assert len(str(caught.value).splitlines()) == 4
     table = path.rename(tmp_path / "rows.csv")  # as the hint says

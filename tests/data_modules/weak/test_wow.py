@@ -1,4 +1,4 @@
-"""Weak pairs from Wizard of Wikipedia: what becomes a record, what is dropped, and that nothing is scored on them."""
+"""Weak pairs from Wizard of Wikipedia: synthetic pairs, the teacher, what becomes a record, and what is dropped."""
 
 import json
 from collections import Counter
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from data_modules.build import build_mix, build_source
@@ -17,12 +18,67 @@ from data_modules.reading.dataset import Source, content_hash, read_examples
 from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
+from data_modules.weak.synthetic_pairs import CHANCES, FAITHFUL_KIND, PROBABILITY, make_pairs
+from data_modules.weak.teacher import Teacher, text_vectors
 from data_modules.weak.wow_pairs import WeakWow
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import text_key
+from tests.data_modules.examples import example
 from tests.data_modules.official.dialogues import utterance
 from tests.data_modules.official_rows import write
 from tests.running import train_here
+
+LAKE = "Lake Orvel (also Big Orvel) was formed in 1843, when the northern ice of Mount Teral melted into two valleys."
+FERRY = "The ferry of Port Selm is one of the most popular in the country, because it is cheap."
+BAKER = "Tam Weller was a baker of dark bread who founded several bakeries in Nolle and in Port Selm."
+DOCUMENTS = [[LAKE, FERRY], [BAKER, "Dark bread is usually baked with rye, salt, water and a sourdough that is old."]]
+CHAT = ["I could eat all day.", "My dog is called Bruno."]
+
+
+def test_every_sentence_has_a_faithful_and_a_hallucinated_response_the_same_from_the_same() -> None:
+    pairs = list(make_pairs([*DOCUMENTS, ["Too short."]], CHAT))
+    assert Counter(pair.kind == FAITHFUL_KIND for pair in pairs) == {True: 4, False: 4}
+    assert all(DOCUMENTS[pair.document][pair.sentence] == pair.knowledge for pair in pairs)
+    first, again, other = (list(make_pairs(DOCUMENTS, CHAT, seed=seed)) for seed in (3, 3, 4))
+    assert first == again != other
+
+
+def test_every_kind_comes_up_and_has_its_probability() -> None:
+    kinds = Counter(pair.kind for seed in range(40) for pair in make_pairs(DOCUMENTS, CHAT, seed=seed))
+    assert set(kinds) == set(PROBABILITY) == {FAITHFUL_KIND, *CHANCES}
+    assert PROBABILITY[FAITHFUL_KIND] < 0.5 < min(p for kind, p in PROBABILITY.items() if kind != FAITHFUL_KIND)
+
+
+KNOWN = ["river", "city", "king", "music", "food", "water", "stone", "book", "film", "game", "dog", "cat", "tree"]
+
+
+def test_vectors_do_not_depend_on_the_batch(tiny_bert: Path) -> None:
+    teacher = Teacher(str(tiny_bert))
+    texts = ["river", "the king of the old city wrote a book", "music"]
+    whole = text_vectors(teacher.model, teacher.tokenizer, texts)
+    for text in texts:
+        alone = text_vectors(teacher.model, teacher.tokenizer, [text])[text]
+        np.testing.assert_allclose(whole[text].units, alone.units, atol=1e-5)
+        np.testing.assert_allclose(whole[text].mean, alone.mean, atol=1e-5)
+
+
+def test_it_learns_from_few_labels_and_always_the_same(tiny_bert: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def pair(faithful: bool) -> tuple[str, str]:
+        words = rng.permutation(KNOWN)
+        return f"the {words[0]} of the {words[1]}", f"it is the {words[0] if faithful else words[2]}"
+
+    labelled = [
+        example(knowledge=k, response=r, label=label)
+        for label in ("faithful", "hallucinated")
+        for k, r in (pair(label == "faithful") for _ in range(30))
+    ]
+    asked = [pair(True) for _ in range(10)] + [pair(False) for _ in range(10)]
+    first, second = (Teacher(str(tiny_bert), seed=1).fit(labelled).probabilities(asked) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first[:10].max() < 0.5 < first[10:].min() and first.min() >= 0.01 and first.max() <= 0.99
+
 
 HISTORY = ["Tell me more."]
 TOPICS = ["lake", "ferry", "baker", "bridge", "castle", "market", "garden", "tower"]
@@ -32,17 +88,12 @@ def knowledge(number: int, split: str) -> str:
     return f"The {TOPICS[number % 8]} of {split.title()} {number} was built in {1800 + number} by a famous old king."
 
 
-def dialogues(split: str, first: int = 0) -> list[dict[str, Any]]:
-    return [
-        {
-            "dialog_idx": first + d,
-            "utterances": [
-                utterance(HISTORY, f"It was built in {1800 + d}.", None, None, knowledge(2 * d, split)),
-                utterance(HISTORY, "I love my dog more than that!", None, None, knowledge(2 * d + 1, split)),
-            ],
-        }
-        for d in range(6)
-    ]
+def dialogues(split: str) -> list[dict[str, Any]]:
+    def turns(d: int) -> list[dict[str, Any]]:
+        said = (f"It was built in {1800 + d}.", "I love my dog more than that!")
+        return [utterance(HISTORY, text, None, None, knowledge(2 * d + n, split)) for n, text in enumerate(said)]
+
+    return [{"dialog_idx": d, "utterances": turns(d)} for d in range(6)]
 
 
 @pytest.fixture
@@ -61,13 +112,12 @@ def wow(tmp_path: Path) -> Path:
 @pytest.fixture
 def audit(tmp_path: Path) -> Path:
     rows = [
-        {
-            "evidence": f"The {TOPICS[i % 8]} of Nolle {i} is old.",
-            "history": "",
-            "response": f"The {TOPICS[i % 8]} is old." if i % 2 else "I was there with my dog once!",
-            "BEGIN": "Entailment" if i % 2 else "Hallucination",
-            "VRM": "Edification",
-        }
+        {"evidence": f"The {TOPICS[i % 8]} of Nolle {i} is old.", "history": "", "VRM": "Edification"}
+        | (
+            {"response": f"The {TOPICS[i % 8]} is old.", "BEGIN": "Entailment"}
+            if i % 2
+            else {"response": "I was there with my dog once!", "BEGIN": "Hallucination"}
+        )
         for i in range(40)
     ]
     write(tmp_path / "audit" / "gold" / "wow.csv", rows)
@@ -91,12 +141,16 @@ def test_natural_pairs_are_turns_and_replies_with_the_teachers_word(wow: Path, a
     assert all(e.label is None and 0 < e.meta["probability"] < 1 for e in examples)
     assert Counter(e.meta["kind"] for e in examples) == {"gold": 24, "gpt": 5}
     by_id = {e.id: e for e in examples}
-    assert (
-        by_id["test/0:0/gpt"].response == "It is a model's reply." and by_id["test/2:1/gpt"].response == "A short one."
-    )
+    replies = [by_id[f"test/{place}/gpt"].response for place in ("0:0", "2:1")]
+    assert replies == ["It is a model's reply.", "A short one."]
     assert counts["generations: dialogues that do not match"] == 1 and counts["generations: too long"] == 1
     assert counts["generations: empty"] == 4 and counts["audit: kept"] == 40 and counts["kept"] == 29
     assert by_id["test/0:0"].meta["probability"] < by_id["test/0:1"].meta["probability"], "a fact against a remark"
+    with pytest.raises(UserError, match="no split 'train'"):
+        read(weak(wow, audit, tiny_bert, splits=["train"]))
+    (wow / "generations" / "gpt.json").write_text("[]")
+    with pytest.raises(UserError, match="not a file of generations"):
+        read(weak(wow, audit, tiny_bert, kinds=["natural"]))
 
 
 def test_synthetic_pairs_need_no_labels(wow: Path, tiny_bert: Path) -> None:
@@ -152,14 +206,6 @@ def test_weak_pairs_train_alone_and_apart_from_what_is_held_out(wow: Path, audit
         build_mix([{**parts[0], "only": "test"}])
     with pytest.raises(UserError, match="streaming"):
         DataModule(build_mix(parts[:1]), encoder, DataOptions(streaming=True))
-
-
-def test_a_missing_split_or_a_strange_file_is_explained(wow: Path, audit: Path, tiny_bert: Path) -> None:
-    with pytest.raises(UserError, match="no split 'train'"):
-        read(weak(wow, audit, tiny_bert, splits=["train"]))
-    (wow / "generations" / "gpt.json").write_text("[]")
-    with pytest.raises(UserError, match="not a file of generations"):
-        read(weak(wow, audit, tiny_bert, kinds=["natural"]))
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -115,25 +114,16 @@ def test_weights_and_template_make_the_identity(engine: LocalTextEngine, llama: 
     assert load_local(str(other), LocalOptions(precision="32-true")).identity != engine.identity
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_length": 10**6}, "positions"),
-        ({"engine": "onnx"}, "engine is 'onnx'"),
-        ({"precision": "fp8"}, "precision is 'fp8'"),
-        ({"batch_size": 0}, "batch_size"),
-    ],
-)
-def test_wrong_options_are_explained(llama: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        load_local(str(llama), LocalOptions(**options))
-
-
-def test_encoder_decoders_and_equal_requests_are_refused(
-    engine: LocalTextEngine, language_models: dict[str, Path]
+def test_what_cannot_be_read_or_asked_is_explained(
+    engine: LocalTextEngine, llama: Path, language_models: dict[str, Path]
 ) -> None:
-    with pytest.raises(UserError, match="encoder-decoder"):
-        load_local(str(language_models["t5"]))
+    for folder, options, message in (
+        (llama, {"max_length": 10**6}, "positions"),
+        (llama, {"engine": "onnx"}, "engine is 'onnx'"),
+        (language_models["t5"], {}, "encoder-decoder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_local(str(folder), LocalOptions(**options))
     twice = [Request("a", (Message(USER, "king"),))] * 2
     with pytest.raises(UserError, match="two requests have the id 'a'"):
         list(engine.weigh(twice, ["yes", "no"]))

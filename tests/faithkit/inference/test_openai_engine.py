@@ -1,4 +1,4 @@
-"""A server is asked many requests at a time and in its own terms, and each request gets its own reply."""
+"""A server is asked many requests at a time in its own terms; each ends in its own reply or problem."""
 
 import asyncio
 import logging
@@ -18,13 +18,16 @@ from faithkit.inference import openai_server
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import THREAD_NAME, OpenAiEngine, run_concurrently
 from faithkit.inference.openai_server import ServerOptions
-from faithkit.inference.text import USER, Form, Message, Request
+from faithkit.inference.text import USER, Form, Message, Reply, Request
 from faithkit.packages import install_hint
-from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, questions
-from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal
+from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, one_reply, questions
+from tests.faithkit.inference.server import FAILED, HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal
 from tests.running import ROOT
 
 pytestmark = pytest.mark.usefixtures("quickly")
+
+
+NUCLEUS = Decoding(strategy="nucleus", top_p=0.9, temperature=0.7, num_samples=3, seed=4)
 
 
 def test_each_request_gets_its_own_reply_however_many_are_open() -> None:
@@ -34,9 +37,11 @@ def test_each_request_gets_its_own_reply_however_many_are_open() -> None:
         while len(server.asked) < 4 and time.monotonic() < end:
             time.sleep(0.005)
 
+    broken = Request("broken", (Message(USER, "half \ud800"),))
     with ChatServer(always=gathers) as server:
-        replies = list(engine_for(server, concurrency=4).generate(questions(20), GREEDY))
-    assert {reply.id: reply.texts for reply in replies} == {f"id {i}": (f"question {i}",) for i in range(20)}
+        replies = {r.id: r for r in engine_for(server, concurrency=4).generate([*questions(20), broken], GREEDY)}
+    assert "half a character" in replies.pop("broken").problem, "the problem of one request alone"
+    assert {i: reply.texts for i, reply in replies.items()} == {f"id {i}": (f"question {i}",) for i in range(20)}
     assert server.most_open == 4 and len(server.asked) == 20
     body = server.asked[0]
     assert body["messages"][0] == {"role": "system", "content": "Answer."}
@@ -55,24 +60,13 @@ def test_usage_is_counted() -> None:
     assert str(usage) == "2 requests answered, 1 failed, 2 retries, 6 tokens read, 4 written, 0.0000 dollars"
 
 
-def test_half_a_character_is_one_requests_problem() -> None:
-    broken = Request("broken", (Message(USER, "half \ud800"),))
-    with ChatServer() as server:
-        replies = {reply.id: reply for reply in engine_for(server).generate([*questions(1), broken], GREEDY)}
-    assert "half a character" in replies["broken"].problem and replies["id 0"].texts
-
-
-def waiting_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == THREAD_NAME]
-
-
 def test_a_closed_iterator_cancels_what_is_open() -> None:
     with ChatServer(always=lambda body: Fault(seconds=60.0) if len(server.asked) > 3 else None) as server:
         replies = engine_for(server, concurrency=3).generate(questions(100), GREEDY)
         assert isinstance(replies, Iterator) and next(replies).texts
         began = time.monotonic()
         replies.close()  # type: ignore[attr-defined]
-        assert time.monotonic() - began < 20 and not waiting_threads()
+        assert time.monotonic() - began < 20 and THREAD_NAME not in {thread.name for thread in threading.enumerate()}
         time.sleep(1.0)  # the server of a busy machine may read only now what was sent before
         number = len(server.asked)
         time.sleep(0.1)
@@ -102,30 +96,27 @@ def test_what_arrives_beside_an_item_that_fails_is_given_out_before_the_error() 
     assert found == [0.0, 0.05]
 
 
-NUCLEUS = Decoding(strategy="nucleus", top_p=0.9, temperature=0.7, num_samples=3, seed=4)
-
-
-def test_probabilities_come_from_the_first_token() -> None:
-    tells = {"Yes": 0.3, " Yes": 0.1, "No": 0.1, "Nobel": 0.2, "yes": 0.1, "Yes.": 0.1, "N": 0.05, "\n": 0.01}
-    with ChatServer(tells=tells) as server:
-        (reply,) = engine_for(server).weigh(questions(1), ("Yes", "No"))
-    assert reply.probabilities == pytest.approx({"Yes": 0.5 / 0.65, "No": 0.15 / 0.65})
-    assert server.asked[0]["max_tokens"] == 1 and server.asked[0]["top_logprobs"] == 20
-    assert not reply.texts and reply.prompt_tokens == 3
+TELLS = {"Yes": 0.3, " Yes": 0.1, "No": 0.1, "Nobel": 0.2, "yes": 0.1, "Yes.": 0.1, "N": 0.05, "\n": 0.01}
+HALVES = {"hall": 0.6, " faith": 0.2}  # choices of several tokens are known by the first
 
 
 @pytest.mark.parametrize(
-    ("choices", "expected"),
+    ("tells", "expected"),
     [
-        (("hallucinated", "faithful"), {"hallucinated": 0.75, "faithful": 0.25}),
-        (("hallucinated", "hall"), {"hallucinated": 0.0, "hall": 1.0}),
-        (("A", "B"), {}),
+        (TELLS, {"Yes": 0.5 / 0.65, "No": 0.15 / 0.65}),
+        (HALVES, {"hallucinated": 0.75, "faithful": 0.25}),
+        (HALVES, {"hallucinated": 0.0, "hall": 1.0}),
+        (HALVES, {"A": None, "B": None}),
     ],
 )
-def test_choices_of_several_tokens_are_known_by_the_first(choices: tuple[str, ...], expected: dict[str, float]) -> None:
-    with ChatServer(tells={"hall": 0.6, " faith": 0.2}) as server:
-        (reply,) = engine_for(server).weigh(questions(1), choices)
-    assert reply.probabilities == pytest.approx(expected) and not reply.problem
+def test_probabilities_come_from_the_first_token(tells: dict[str, float], expected: dict[str, float]) -> None:
+    with ChatServer(tells=tells) as server:
+        (reply,) = engine_for(server).weigh(questions(1), tuple(expected))
+    assert reply.probabilities == pytest.approx(
+        {name: chance for name, chance in expected.items() if chance is not None}
+    )
+    assert server.asked[0]["max_tokens"] == 1 and server.asked[0]["top_logprobs"] == 20
+    assert not reply.texts and not reply.problem and reply.prompt_tokens == 3
 
 
 def test_a_server_that_refuses_probabilities_is_not_asked_for_them_again() -> None:
@@ -135,42 +126,32 @@ def test_a_server_that_refuses_probabilities_is_not_asked_for_them_again() -> No
     assert [body["top_logprobs"] for body in server.asked] == [20, 5]
 
 
-def test_sampling_is_asked_for_with_a_seed_of_each_request() -> None:
-    with ChatServer() as server:
+@pytest.mark.parametrize("fewest", [None, 1])  # texts that the server writes at a time
+def test_sampling_is_asked_for_with_a_seed_of_each_request(fewest: int | None) -> None:
+    with ChatServer(fewest=fewest) as server:
         replies = {r.id: r.texts for r in engine_for(server).generate(questions(2), NUCLEUS)}
         again = {r.id: r.texts for r in engine_for(server).generate(questions(2)[::-1], NUCLEUS)}
+        with pytest.raises(UserError, match="no beams"):
+            engine_for(server).generate(questions(1), Decoding(strategy="beam"))
     assert replies == again and all(len(set(texts)) == 3 for texts in replies.values())
     body = server.asked[0]
     assert (body["temperature"], body["top_p"], body["n"]) == (0.7, 0.9, 3)
-    assert len({body["seed"] for body in server.asked}) == 2
+    assert len(server.asked) == (4 if fewest is None else 12)
+    assert fewest or len({body["seed"] for body in server.asked}) == 2
 
 
-def test_a_server_that_writes_one_text_at_a_time_is_asked_for_each() -> None:
-    with ChatServer(fewest=1) as server:
-        (reply,) = engine_for(server).generate(questions(1), NUCLEUS)
-    assert len(reply.texts) == len(set(reply.texts)) == len(reply.finished) == len(server.asked) == 3
-
-
-def test_beams_are_refused() -> None:
-    with ChatServer() as server, pytest.raises(UserError, match="no beams"):
-        engine_for(server).generate(questions(1), Decoding(strategy="beam"))
-
-
-def test_vllm_is_held_to_choices_and_takes_its_own_settings() -> None:
+def test_only_vllm_is_held_to_choices_and_takes_its_own_settings() -> None:
     decoding, form = Decoding(min_new_tokens=1, repetition_penalty=1.2), Form(choices=("Yes", "No"))
     with ChatServer(owner="vllm") as server:
         list(engine_for(server).generate(questions(1), decoding, form))
     body = server.asked[0]
     assert body["structured_outputs"] == {"choice": ["Yes", "No"]}
     assert (body["min_tokens"], body["repetition_penalty"], body["top_k"], body["min_p"]) == (1, 1.2, -1, 0.0)
-
-
-def test_other_servers_are_asked_without_choices_and_refuse_vllms_settings() -> None:
     with ChatServer() as server:
-        list(engine_for(server).generate(questions(1), GREEDY, Form(choices=("Yes", "No"))))
+        list(engine_for(server).generate(questions(1), GREEDY, form))
         assert "structured_outputs" not in server.asked[0]
         with pytest.raises(UserError, match="is not vLLM"):
-            list(engine_for(server).generate(questions(1), Decoding(repetition_penalty=1.2)))
+            list(engine_for(server).generate(questions(1), decoding))
 
 
 def test_a_schema_is_asked_for_and_left_out_once_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -225,16 +206,14 @@ def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monk
     assert SECRET not in str(raised.value) and raised.value.hint
 
 
-def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(UserError, match=re.escape(install_hint("openai"))):
-        OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
-
-
-def test_an_older_client_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_and_an_older_one_have_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ServerOptions(base_url="http://localhost:1/v1")
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=re.escape(install_hint("openai"))):
+        patch.setitem(sys.modules, "openai", None)
+        OpenAiEngine(MODEL, options)
     monkeypatch.setattr(openai_server, "version", lambda package: "2.9.0")
     with pytest.raises(UserError, match=r"openai 3\.54 or newer, and this is 2\.9\.0") as raised:
-        OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
+        OpenAiEngine(MODEL, options)
     assert 'pip install "openai[aiohttp]>=3.54"' in str(raised.value.hint)
 
 
@@ -267,3 +246,109 @@ def test_the_client_is_imported_only_with_the_engine() -> None:
     code = "import sys, faithkit.inference.openai_engine, faithkit.inference.reply_cache"
     code += "; assert not {'openai', 'torch'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        LIMITED,
+        FAILED,
+        Fault(disconnect=True),
+        Fault(body=HALF),
+        Fault(body=HALF, missing=50),
+        Fault(seconds=0.7),
+        Fault(body=b"<html>busy</html>", headers={"Content-Type": "text/html"}),
+        Fault(body=b'{"choices": []}'),
+        Fault(body=b'{"choices": [{"message": "text"}]}'),
+        Fault(body=b"[" * 100_000),
+        Fault(body=b"\xff\xfe"),
+    ],
+    ids=lambda fault: f"{fault.status}-{(fault.body or b'')[:30]!r}-{fault.missing}-{fault.seconds}",
+)
+def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
+    with ChatServer(fault, fault) as server:
+        reply = one_reply(server, timeout_seconds=0.5 if fault.seconds else 60.0)
+    assert (reply.texts, reply.finished, reply.problem) == (("question 0",), (True,), "")
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "tries", "problem"),
+    [
+        (LIMITED, 3, "limits the rate"),
+        (FAILED, 3, "the server answered 500: 'something broke'"),
+        (Fault(disconnect=True), 3, "no answer after 3 tries"),
+        (Fault(seconds=0.7), 3, "no answer after 3 tries: ReadTimeout"),
+        (Fault(body=HALF), 3, "is not JSON"),
+        (Fault(body=b'{"choices": []}'), 3, "is not a chat completion"),
+        (answering(), 1, "the answer is empty"),
+        (answering(message={"role": "assistant", "content": " \n"}), 1, "the answer is empty"),
+        (answering(finish_reason="length"), 1, "max_new_tokens were spent"),
+        (answering(finish_reason="content_filter"), 1, "content filter withholds"),
+        (answering(message={"role": "assistant", "content": None, "refusal": "no"}), 1, "refuses to answer"),
+        (refusal(400, "it is odd"), 1, "the server answered 400: 'it is odd'"),
+        (refusal(413, "too big"), 1, "the server answered 413"),
+        (refusal(400, "no", code="context_length_exceeded", param="messages"), 1, "does not fit into the model's"),
+        (refusal(400, "This model's maximum context length is 8 tokens."), 1, "does not fit"),
+        (refusal(400, "max_tokens is too large for the context window", param="max_tokens"), 1, "does not fit"),
+    ],
+)
+def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, problem: str) -> None:
+    def fails_at_2(body: dict[str, Any]) -> Fault | None:
+        return fault if body["messages"][-1]["content"] == "question 2" else None
+
+    with ChatServer(always=fails_at_2) as server:
+        engine = engine_for(server, timeout_seconds=0.5 if fault.seconds else 60.0, concurrency=2)
+        replies = {reply.id: reply for reply in engine.generate(questions(4), GREEDY)}
+    assert problem in replies["id 2"].problem and not replies["id 2"].texts
+    assert [replies[f"id {i}"].texts for i in (0, 1, 3)] == [(f"question {i}",) for i in (0, 1, 3)]
+    assert server.contents.count("question 2") == tries
+    assert (engine.usage.failed, engine.usage.answered) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem", "hint"),
+    [
+        (refusal(401, f"Incorrect key: {SECRET}"), "refuses the key of OPENAI_API_KEY", "export OPENAI_API_KEY="),
+        (
+            refusal(403, f"{SECRET} may not"),
+            "refuses the key of OPENAI_API_KEY: '*** may not'",
+            "export OPENAI_API_KEY=",
+        ),
+        (refusal(404, "no model"), "has no model 'small'", "engine.model=smaller (it has 'large, smaller')"),
+        (refusal(429, "pay", code="insufficient_quota"), "no credit left", "add credit"),
+        (refusal(400, "no", param="temperature"), "refuses temperature", "decoding.temperature=1"),
+        (refusal(400, "a chat template is needed"), "no chat template", "--chat-template FILE"),
+    ],
+)
+def test_an_error_of_all_requests_is_raised_once(
+    fault: Fault, problem: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with ChatServer(always=fault, models=["large", "smaller"]) as server, pytest.raises(UserError) as raised:
+        list(engine_for(server, concurrency=2).generate(questions(50), GREEDY))
+    assert problem in raised.value.problem and hint in (raised.value.hint or "") and raised.value.place == server.url
+    assert SECRET not in str(raised.value) and len(str(raised.value).splitlines()) <= 5
+    assert len(server.asked) <= 6
+
+
+def test_a_server_that_is_down_is_reported_at_once_and_one_that_needs_a_key_is_explained() -> None:
+    with ChatServer(always=refusal(401, "key?")) as server, pytest.raises(UserError, match="needs a key, and OPENAI"):
+        one_reply(server)
+    assert server.keys == ["Bearer none"]
+    began = time.monotonic()
+    with pytest.raises(UserError, match="no server answers here") as raised:
+        one_reply(server, max_retries=6)
+    assert "engine.base_url=http://" in (raised.value.hint or "") and time.monotonic() - began < 15
+
+
+def test_a_server_that_goes_away_is_not_asked_for_ever() -> None:
+    def leaves(body: dict[str, Any]) -> Fault | None:
+        return Fault(disconnect=True) if len(server.asked) > 10 else None
+
+    with ChatServer(always=leaves) as server:
+        engine = engine_for(server, concurrency=2, max_retries=1)
+        replies: list[Reply] = []
+        with pytest.raises(UserError, match="the server has stopped answering"):
+            replies.extend(engine.generate(questions(1000), GREEDY))
+    assert len(server.asked) < 30

@@ -25,16 +25,10 @@ from tests.vllm_python import VLLM_PYTHON, needs_vllm
 MODEL = "smollm2-135m"
 STARTUP_SECONDS = 900
 GREEDY = Decoding(max_new_tokens=12)
-CHOICES = ("Yes", "No")
 QUESTIONS = ("Is snow white?", "Is Paris the capital of Italy?", "Do fish swim?")
 REQUESTS = [Request(text, (Message(SYSTEM, "Answer Yes or No."), Message(USER, text))) for text in QUESTIONS]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.network,
-    pytest.mark.xdist_group("vllm-server"),
-    needs_vllm,
-]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.xdist_group("vllm-server"), needs_vllm]
 
 
 @pytest.fixture
@@ -62,16 +56,10 @@ def engine(weights: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     command = [str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"]
     command += [part for pair in options.items() for part in pair]
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    env = os.environ | settings | {"HF_HUB_OFFLINE": "1"}
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            cwd=log.parent,
-            env=os.environ | settings | {"HF_HUB_OFFLINE": "1"},
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(command, cwd=log.parent, env=env, stdout=out, stderr=out, start_new_session=True)
     try:
         wait_for(f"http://127.0.0.1:{port}/health", process, log)
         yield OpenAiEngine(MODEL, ServerOptions(base_url=f"http://127.0.0.1:{port}/v1"))

@@ -1,6 +1,5 @@
 """Equal requests are known, others are asked for; the file is shared, and replies come back whole after any damage."""
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -111,12 +110,9 @@ def test_a_problem_is_forgotten_and_so_is_what_nobody_was_asked(path: Path) -> N
 
 @pytest.mark.parametrize("commit_every", [1, 4, 100])
 def test_what_came_before_an_error_is_kept(path: Path, commit_every: int) -> None:
+    failing = CachedEngine(CountingEngine(stops_after=6), path, commit_every=commit_every)
     with pytest.raises(UserError, match="the key is refused"):
-        list(
-            CachedEngine(CountingEngine(stops_after=6), path, commit_every=commit_every).generate(
-                ask(*"abcdefgh"), GREEDY
-            )
-        )
+        list(failing.generate(ask(*"abcdefgh"), GREEDY))
     engine = CountingEngine()
     list(CachedEngine(engine, path).generate(ask(*"abcdefgh"), GREEDY))
     assert engine.asked == ["g", "h"]
@@ -132,17 +128,12 @@ def test_thousands_are_found_in_one_call(path: Path) -> None:
 TEXTS = st.text(st.characters(), max_size=20)  # surrogates among them
 
 
+CHANCES = st.dictionaries(TEXTS, st.floats(0, 1), max_size=3)
+REPLIES = st.tuples(st.lists(TEXTS, min_size=1, max_size=3), CHANCES, st.integers(0, 2**60))
+
+
 @settings(max_examples=25)
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(TEXTS, min_size=1, max_size=3),
-            st.dictionaries(TEXTS, st.floats(0, 1), max_size=3),
-            st.integers(0, 2**60),
-        ),
-        max_size=10,
-    )
-)
+@given(st.lists(REPLIES, max_size=10))
 def test_every_reply_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, given_replies: list[Any]) -> None:
     replies = [
         Reply(id="", texts=tuple(t), finished=(True,) * len(t), probabilities=p, prompt_tokens=n, new_tokens=n)
@@ -158,27 +149,20 @@ def fill(path: Path, number: int = 300) -> None:
     list(CachedEngine(CountingEngine(), path, commit_every=100).generate(ask(*map(str, range(number))), GREEDY))
 
 
-def zero_the_header(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.write(bytes(100))
-
-
-def cut_in_half(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def write_over_the_middle(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 8192))
-
-
 @pytest.mark.parametrize(
-    "damage", [zero_the_header, cut_in_half, write_over_the_middle, lambda path: path.write_text("not a database" * 99)]
+    "damage",
+    [
+        lambda content: bytes(100) + content[100:],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:4096] + b"\xff" * (len(content) - 8192) + content[-4096:],
+        lambda content: b"not a database" * 99,
+    ],
 )
-def test_a_damaged_file_is_refused_and_made_anew_once_it_is_deleted(path: Path, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_refused_and_made_anew_once_it_is_deleted(
+    path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     fill(path)
-    damage(path)
+    path.write_bytes(damage(path.read_bytes()))
     engine = CountingEngine()
     requests = ask(*map(str, range(300)))
     with pytest.raises(UserError, match=r"the cache of replies is damaged(.|\n)*delete it") as caught:
@@ -199,22 +183,22 @@ def test_a_row_with_a_flipped_bit_is_asked_for_again(path: Path) -> None:
     assert engine.asked == ["1"]
 
 
-def test_a_database_of_someone_else_is_left_alone(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db, db:
+def test_a_database_of_someone_else_and_one_that_another_process_holds_are_left_alone(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    with closing(sqlite3.connect(theirs)) as db, db:
         db.execute("CREATE TABLE mine (x)")
-    before = path.read_bytes()
+    before = theirs.read_bytes()
     with pytest.raises(UserError, match="not a cache of replies") as caught:
-        list(CachedEngine(CountingEngine(), path).generate(ask("a"), GREEDY))
-    assert "another path" in (caught.value.hint or "") and path.read_bytes() == before
-
-
-def test_a_cache_that_another_process_holds_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fill(theirs, 1)
+    assert "another path" in (caught.value.hint or "") and theirs.read_bytes() == before
     monkeypatch.setattr("faithkit.inference.reply_cache.LOCK_SECONDS", 0.1)
     fill(path, 1)
     with closing(sqlite3.connect(path)) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(UserError, match="another process has locked the cache"):
-            list(CachedEngine(CountingEngine(), path).generate(ask("new"), GREEDY))
+            fill(path, 2)
 
 
 FULL = """
@@ -253,12 +237,6 @@ def test_nothing_secret_is_in_the_file(path: Path, monkeypatch: pytest.MonkeyPat
     assert b"sk-secret" not in written and server.url.encode() not in written
 
 
-SCRIPT = """
-import sys
-from tests.faithkit.inference.test_reply_cache import ask_all
-
-print(*ask_all(*sys.argv[1:]))
-"""
 NUMBER = 60
 
 
@@ -270,14 +248,11 @@ def ask_all(url: str, path: str) -> tuple[int, int]:
     return engine.known, engine.asked
 
 
-def start(server: ChatServer, path: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", SCRIPT, server.url, str(path)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def test_two_processes_share_a_file(path: Path) -> None:
+    script = "import sys; from tests.faithkit.inference.test_reply_cache import ask_all; print(*ask_all(*sys.argv[1:]))"
     with ChatServer(seconds=0.02) as server:
-        process = start(server, path)
+        command = [sys.executable, "-c", script, server.url, str(path)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not server.asked:
             assert process.poll() is None
             time.sleep(0.002)

@@ -13,6 +13,7 @@ from transformers import GenerationConfig
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Completion, Decoding, Prompt
 from faithkit.inference.prefill import MIN_PREFIX, PrefixGroup, group_by_prefix
+from faithkit.inference.transformers_engine import TransformersEngine
 from tests.faithkit.inference.models import (
     EOS,
     FAMILIES,
@@ -175,8 +176,8 @@ def test_each_prompt_stands_in_one_place_and_groups_share_what_they_say(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_probabilities_are_those_of_each_prompt_alone(family: str) -> None:
-    engine = engine_of(family)
+def test_probabilities_and_texts_are_those_of_each_prompt_alone(family: str) -> None:
+    engine = engine_of(family, 3)
     if engine.reader.min_saved is not None:
         engine.reader.min_saved = 20
     together = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
@@ -185,6 +186,19 @@ def test_probabilities_are_those_of_each_prompt_alone(family: str) -> None:
         [(_, alone)] = engine.next_probabilities([prompt], TOKENS)
         assert together[prompt.id] == pytest.approx(alone, abs=1e-5), prompt.id
     assert len({tuple(shares.round(4)) for shares in together.values()}) > 4, "they depend on the prompt"
+    written = {
+        done.id: (done.ids, done.finished) for done in engine.generate(CONVERSATIONS, Decoding(max_new_tokens=9))
+    }
+    assert written == {prompt.id: by_huggingface(family, prompt, max_new_tokens=9) for prompt in CONVERSATIONS}
+
+
+def assert_models_own(family: str, prompts: list[Prompt], engine: TransformersEngine) -> None:
+    """Compares the probabilities of the next token with those of the model itself."""
+    together = dict(engine.next_probabilities(prompts, TOKENS))
+    assert together.keys() == {prompt.id for prompt in prompts}
+    for prompt in prompts:
+        logits = model_of(family)(torch.from_numpy(prompt.ids[None].astype(np.int64))).logits[0, -1, TOKENS]
+        assert together[prompt.id] == pytest.approx(logits.softmax(-1).detach().numpy(), abs=1e-5), prompt.id
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
@@ -193,34 +207,15 @@ def test_packed_prompts_have_the_probabilities_of_the_model_itself(family: str, 
     engine = engine_of(family)
     assert engine.reader.can_pack
     engine.reader.pass_tokens = pass_tokens
-    together = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
-    assert engine.reader.can_pack and together.keys() == {prompt.id for prompt in CONVERSATIONS}
-    for prompt in CONVERSATIONS:
-        logits = model_of(family)(torch.from_numpy(prompt.ids[None].astype(np.int64))).logits[0, -1, TOKENS]
-        assert together[prompt.id] == pytest.approx(logits.softmax(-1).detach().numpy(), abs=1e-5), prompt.id
+    assert_models_own(family, CONVERSATIONS, engine)
+    assert engine.reader.can_pack
 
 
 def test_a_beginning_of_several_blocks_is_read_in_one_long_pass() -> None:
     rng = np.random.default_rng(2)
     shared = rng.integers(3, VOCABULARY, 40)
     rows = [np.append(shared, rng.integers(3, VOCABULARY, length)).astype(np.int32) for length in (2, 700, 3)]
-    prompts = [Prompt(str(place), row) for place, row in enumerate(rows)]
-    engine = engine_of("llama")
-    together = dict(engine.next_probabilities(prompts, TOKENS))
-    for prompt in prompts:
-        logits = model_of("llama")(torch.from_numpy(prompt.ids[None].astype(np.int64))).logits[0, -1, TOKENS]
-        assert together[prompt.id] == pytest.approx(logits.softmax(-1).detach().numpy(), abs=1e-5), prompt.id
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_written_is_that_of_each_prompt_alone(family: str) -> None:
-    engine = engine_of(family, 3)
-    if engine.reader.min_saved is not None:
-        engine.reader.min_saved = 20
-    written = {
-        done.id: (done.ids, done.finished) for done in engine.generate(CONVERSATIONS, Decoding(max_new_tokens=9))
-    }
-    assert written == {prompt.id: by_huggingface(family, prompt, max_new_tokens=9) for prompt in CONVERSATIONS}
+    assert_models_own("llama", [Prompt(str(place), row) for place, row in enumerate(rows)], engine_of("llama"))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

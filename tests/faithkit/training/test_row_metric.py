@@ -1,15 +1,13 @@
 """Validation metrics: each row once, whatever the batches and processes, equal to our own functions."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from critic.sequence.module import validation_metrics as critic_metrics
 from faithkit.training.module import RowMetric
-from tests.running import ROOT
+from tests.process_groups import in_processes
 
 RNG = np.random.default_rng(4)
 LOGITS = RNG.normal(size=(40, 2)).round(1).astype(np.float32)  # rounded, so that scores tie
@@ -40,34 +38,19 @@ def test_a_row_that_comes_twice_counts_once() -> None:
     assert filled(metric, VALUES, np.arange(20)).compute() != once, "a validation begins with no rows"
 
 
-TWO = """
-import sys, numpy as np, torch, torch.distributed as dist
-import torch.multiprocessing as mp
-from faithkit.training.module import RowMetric
-
-def figures(numbers, values):
+def figures(numbers: np.ndarray, values: np.ndarray) -> dict[str, float]:
     return {"rows": float(len(numbers)), "ordered": float((values[:, 0] == numbers * 3).all())}
 
-def work(rank, store):
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+
+def share_rows() -> None:
     for first, count in (([5, 3, 1], 6.0), ([-1], 3.0)):  # uneven shares, and one of padding alone
         metric = RowMetric(figures)
-        for rows in ([4, 2], [0, -1]) if rank else (first,):
+        for rows in ([4, 2], [0, -1]) if dist.get_rank() else (first,):
             numbers = torch.tensor(rows)
             metric.update(numbers, (numbers * 3).double()[:, None])
-        found = metric.compute()
-        assert found == {"rows": count, "ordered": 1.0}, found
-
-if __name__ == "__main__":
-    mp.start_processes(work, (sys.argv[1],), nprocs=2, start_method="fork")  # torch is imported once
-"""
+        assert metric.compute() == {"rows": count, "ordered": 1.0}
 
 
 @pytest.mark.slow
-def test_two_processes_see_each_row_once(tmp_path: object) -> None:
-    script = tmp_path / "two.py"  # type: ignore[operator]
-    script.write_text(TWO)
-    command = [sys.executable, "-W", "ignore", str(script), str(tmp_path / "store")]  # type: ignore[operator]
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
+def test_two_processes_see_each_row_once() -> None:
+    in_processes(2, share_rows)

@@ -32,17 +32,36 @@ PLAIN = {**CONFIG, "data": {"name": "wow"}}
 TEXT = "<script>alert(1)</script> | **no** markup"
 
 
+F1 = Metric(value=0.5, low=0.25, high=0.75, n=9)
+
+
 def finished(run: RunFolder) -> Finished:
     run.hf.mkdir(parents=True, exist_ok=True)
     (run.hf / "config.json").write_text("{}")
     (run.hf / "model.safetensors").write_bytes(bytes(1000))
-    return Finished(
-        run=run,
-        step=20,
-        metrics={"test/wow/f1": Metric(value=0.5, low=0.25, high=0.75, n=9)},
-        samples={"wow": [{"id": "1", "response": TEXT, "score": 0.5}]},
-        data={"fingerprints": {"wow/train": "abc"}},
-    )
+    samples = {"wow": [{"id": "1", "response": TEXT, "score": 0.5}]}
+    data = {"fingerprints": {"wow/train": "abc"}}
+    return Finished(run=run, step=20, metrics={"test/wow/f1": F1}, samples=samples, data=data)
+
+
+def log_evaluation(folder: Path, checkpoint: Path, **results: Any) -> WandbFile:
+    run = RunFolder(folder)
+    folder.mkdir()
+    config = {"benchmark": {"name": "begin"}, "checkpoint": str(checkpoint), "scale": {"name": "local"}}
+    with open_loggers({"wandb": {"offline": True}}, run, config, job="evaluate") as loggers:
+        loggers.log_results(Finished(run=run, step=0, **results))
+    (found,) = offline_runs(folder)
+    return found
+
+
+def test_the_id_that_a_wandb_sweep_gives_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WANDB_SWEEP_ID": "search", "WANDB_RUN_ID": "of-the-agent"}.items():
+        monkeypatch.setenv(name, value)
+    wandb.teardown()  # it reads the variables once per process
+    found = log_run(tmp_path)
+    assert found.names.run_id == json.loads((tmp_path / "wandb.json").read_text())["id"] == "of-the-agent"
+    monkeypatch.undo()
+    wandb.teardown()
 
 
 def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -> WandbFile:
@@ -61,36 +80,18 @@ def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: P
     assert list(found.names.tags) == ["model=t5", "data=wow", "scale=local", "objective=infonce", "mine"]
     assert not found.names.run_group and found.exit_code == 0
     assert found.history[0]["train/loss"] == 1.5 and found.history[0]["trainer/global_step"] == 9
-    assert {name: found.summary[f"test/wow/f1{name}"] for name in ("", "/low", "/high")} == {
-        "": 0.5,
-        "/low": 0.25,
-        "/high": 0.75,
-    }
-    assert table_of(found, "test/wow/predictions") == {
-        "columns": ["id", "response", "score"],
-        "data": [["1", TEXT, 0.5]],
-    }
+    assert [found.summary[f"test/wow/f1{name}"] for name in ("", "/low", "/high")] == [0.5, 0.25, 0.75]
+    table = table_of(found, "test/wow/predictions")
+    assert table == {"columns": ["id", "response", "score"], "data": [["1", TEXT, 0.5]]}
     assert found.config["seed"] == 1 and found.config["environment"]["torch"]
     assert found.config["data_summary"]["fingerprints"] == {"wow/train": "abc"}
     (model,) = (artifact for artifact in found.artifacts if artifact.type == "model")
     assert model.name == f"t5-{found.names.run_id}"
-    assert {Path(file.local_path) for file in model.manifest.contents} == {
-        tmp_path / "run" / "hf" / name for name in ("config.json", "model.safetensors")
-    }
+    files = {Path(file.local_path) for file in model.manifest.contents}
+    assert files == {tmp_path / "run" / "hf" / name for name in ("config.json", "model.safetensors")}
     metadata = json.loads(model.metadata)
-    assert (
-        metadata["data"]["fingerprints"] == {"wow/train": "abc"} and metadata["metrics"]["test/wow/f1"]["low"] == 0.25
-    )
-
-
-def test_the_id_that_a_wandb_sweep_gives_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"WANDB_SWEEP_ID": "search", "WANDB_RUN_ID": "of-the-agent"}.items():
-        monkeypatch.setenv(name, value)
-    wandb.teardown()  # it reads the variables once per process
-    found = log_run(tmp_path)
-    assert found.names.run_id == json.loads((tmp_path / "wandb.json").read_text())["id"] == "of-the-agent"
-    monkeypatch.undo()
-    wandb.teardown()
+    assert metadata["data"]["fingerprints"] == {"wow/train": "abc"}
+    assert metadata["metrics"]["test/wow/f1"]["low"] == 0.25
 
 
 @pytest.mark.slow
@@ -107,15 +108,11 @@ def test_ids_are_unique_and_a_resumed_or_moved_run_keeps_its_own(tmp_path: Path)
 
 @pytest.mark.slow
 def test_an_evaluation_joins_the_group_of_its_models_run(tmp_path: Path) -> None:
-    trained, run = tmp_path / "trained", RunFolder(tmp_path / "evaluated")
+    trained = tmp_path / "trained"
     (trained / "hf").mkdir(parents=True)
     (trained / "wandb.json").write_text('{"id": "abc", "name": "trained", "group": "sweep-1"}')
-    run.path.mkdir()
-    config = {"benchmark": {"name": "begin"}, "checkpoint": str(trained / "hf"), "scale": {"name": "local"}}
-    with open_loggers({"wandb": {"offline": True}}, run, config, job="evaluate") as loggers:
-        metrics = {"test/begin/f1": Metric(value=0.5, low=0.25, high=0.75, n=9)}
-        loggers.log_results(Finished(run=run, step=0, metrics=metrics, samples={"begin": [{"id": "1"}]}))
-    (found,) = offline_runs(run.path)
+    results = {"metrics": {"test/begin/f1": F1}, "samples": {"begin": [{"id": "1"}]}}
+    found = log_evaluation(tmp_path / "evaluated", trained / "hf", **results)
     assert (found.names.run_group, found.names.job_type, found.exit_code) == ("sweep-1", "evaluate", 0)
     assert found.names.run_id != "abc" and found.config["checkpoint_run"] == "abc"
     assert list(found.names.tags) == ["benchmark=begin", "scale=local"]
@@ -130,33 +127,26 @@ def lineage(run: WandbFile, *, used: bool) -> list[str]:
 
 
 def test_lineage_goes_from_data_to_the_model_to_its_evaluation(tmp_path: Path) -> None:
-    trained = log_run(tmp_path / "trained")
+    trained, hf = log_run(tmp_path / "trained"), tmp_path / "trained" / "hf"
     (data,), (model,) = lineage(trained, used=True), lineage(trained, used=False)
     assert data.startswith("data-wow@") and model.startswith(f"t5-{trained.names.run_id}@")
-
-    hf, run = tmp_path / "trained" / "hf", RunFolder(tmp_path / "evaluated")
-    run.path.mkdir()
-    config = {"benchmark": {"name": "begin"}, "checkpoint": str(hf)}
-    with open_loggers({"wandb": {"offline": True}}, run, config, job="evaluate") as loggers:
-        loggers.log_results(Finished(run=run, step=0, metrics={}, data={"fingerprints": {"begin": "def"}}))
-    (found,) = offline_runs(run.path)
+    found = log_evaluation(tmp_path / "evaluated", hf, metrics={}, data={"fingerprints": {"begin": "def"}})
     data, used = lineage(found, used=True)
     assert data.startswith("data-begin@") and used == model, "the very artifact that the training made"
-
     (hf / "config.json").write_text('{"other": 1}')
     assert model_artifact(str(hf)) is None, "other weights than those that W&B has"
 
 
 def test_every_verdict_is_a_row_of_a_table_without_texts(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "predictions"
     rows = [{"id": str(n), "label": "faithful", "score": n / 10, "response": TEXT, "text": TEXT} for n in range(3)]
-    write_jsonl(tmp_path / "run" / "predictions" / "wow.jsonl", rows)
-    write_jsonl(tmp_path / "run" / "predictions" / "answers.jsonl", [{"id": "1", "label": None, "text": TEXT}])
+    write_jsonl(folder / "wow.jsonl", rows)
+    write_jsonl(folder / "answers.jsonl", [{"id": "1", "label": None, "text": TEXT}])
     found = log_run(tmp_path / "run")
-    table = {
-        "columns": ["id", "label", "score", "gold"],
-        "data": [[str(n), "faithful", n / 10, None] for n in range(3)],
-    }
-    assert table_of(found, "test/wow/verdicts") == table and "test/answers/verdicts" not in found.summary
+    table = table_of(found, "test/wow/verdicts")
+    assert table["columns"] == ["id", "label", "score", "gold"]
+    assert table["data"] == [[str(n), "faithful", n / 10, None] for n in range(3)]
+    assert "test/answers/verdicts" not in found.summary
 
 
 def test_of_data_only_fingerprints_and_references_go_to_wandb(tmp_path: Path) -> None:
@@ -200,18 +190,13 @@ def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(Interrupted("now"), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)],
+    ("error", "code"), [(Interrupted("now"), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)]
 )
 def test_an_error_or_an_interruption_finishes_the_run_with_the_exit_code(
     error: BaseException, code: int, tmp_path: Path
 ) -> None:
-    tmp_path = tmp_path / "run"
-    tmp_path.mkdir()
-    with (
-        pytest.raises(type(error)),
-        open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN) as loggers,
-    ):
+    opened = open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN)
+    with pytest.raises(type(error)), opened as loggers:
         loggers.lightning[0].log_metrics({"train/loss": 1.5}, 9)
         raise error
     (found,) = offline_runs(tmp_path)
@@ -246,7 +231,6 @@ def test_the_artifact_is_left_out_where_it_is_switched_off_or_large(
 
 
 def test_another_run_in_the_same_process_stays_as_it_is(tmp_path: Path) -> None:
-    import wandb
 
     with wandb.init(mode="offline", project="notebook", dir=tmp_path / "theirs") as theirs:
         ours = log_run(tmp_path / "ours")
@@ -259,8 +243,5 @@ def test_another_run_in_the_same_process_stays_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[]", '{"id": 5, "name": "a"}', "\0\0"])
 def test_damaged_names_are_refused_with_a_way_out(content: str, tmp_path: Path) -> None:
     (tmp_path / "wandb.json").write_text(content)
-    with (
-        pytest.raises(UserError, match=r"wandb.json(.|\n)*delete wandb.json"),
-        open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN),
-    ):
-        pass
+    with pytest.raises(UserError, match=r"wandb.json(.|\n)*delete wandb.json"):
+        open_loggers({"wandb": {"offline": True}}, RunFolder(tmp_path), PLAIN).__enter__()

@@ -1,4 +1,4 @@
-"""RAGTruth: two files that belong together, spans that are what they say, and switches that each do something."""
+"""RAGTruth and XSum's token labels: spans that are what they say, and switches that each do something."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.datasets.ragtruth import LABELS, render
+from data_modules.datasets.xsum_tokens import align
+from data_modules.reading.rows import BadRow
 from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.official import Rows
-from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, marked, response
+from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, XSUM_TOKENS, marked, response
 from tests.data_modules.official_rows import labels, make, read, write
 
 
@@ -33,14 +35,8 @@ def test_answers_with_what_they_were_to_hold_to(tmp_path: Path) -> None:
     assert [(turn.speaker, turn.text) for turn in right.history] == [("seeker", "how deep is lake orvel")]
     assert texts(wrong) == [("shallowest", "evident_conflict"), ("people swim in it", "subtle_baseless")]
     assert wrong.tags == ("Evident Conflict", "Subtle Baseless Info")
-    assert wrong.meta == {
-        "task": "QA",
-        "model": "model-1",
-        "quality": "good",
-        "corpus": "MARCO",
-        "temperature": 0.7,
-        "implicit_true": [1],
-    }
+    meta = {"task": "QA", "model": "model-1", "quality": "good", "corpus": "MARCO"}
+    assert wrong.meta == meta | {"temperature": 0.7, "implicit_true": [1]}
     assert (summary.meta["task"], summary.history, summary.group) == ("Summary", (), "71")
     assert [label for _, label in texts(data)] == ["evident_baseless", "evident_baseless", "subtle_conflict"]
     assert data.meta["due_to_null"] == [0, 1]
@@ -66,22 +62,14 @@ def test_data_are_shown_as_lines_in_which_null_and_false_stay_apart(tmp_path: Pa
     ("options", "spans", "counted"),
     [
         ({}, [0, 2, 0, 3], {}),
-        ({"implicit_true": "drop"}, [0, 1, 0, 3], {"dropped: span, implicit_true": 1}),
-        ({"due_to_null": "drop"}, [0, 2, 0, 1], {"dropped: span, due_to_null": 2}),
-        ({"severity": "evident"}, [0, 1, 0, 2], {"dropped: span, subtle": 2}),
-        ({"severity": "subtle"}, [0, 1, 0, 1], {"dropped: span, evident": 3}),
-        (
-            {"severity": "subtle", "implicit_true": "drop"},
-            [0, 0, 0, 1],
-            {
-                "dropped: span, implicit_true": 1,
-                "dropped: span, evident": 3,
-                "faithful, since none of its spans counts": 1,
-            },
-        ),
-        ({"tasks": "Summary"}, [0], {"dropped: task QA": 2, "dropped: task Data2txt": 1}),
-        ({"tasks": ["qa", "DATA2TXT"]}, [0, 2, 3], {"dropped: task Summary": 1}),
-        ({"models": "Model-1"}, [2, 3], {"dropped: model model-0": 2}),
+        ({"implicit_true": "drop"}, [0, 1, 0, 3], {"span, implicit_true": 1}),
+        ({"due_to_null": "drop"}, [0, 2, 0, 1], {"span, due_to_null": 2}),
+        ({"severity": "evident"}, [0, 1, 0, 2], {"span, subtle": 2}),
+        ({"severity": "subtle"}, [0, 1, 0, 1], {"span, evident": 3}),
+        ({"severity": "subtle", "implicit_true": "drop"}, [0, 0, 0, 1], {"span, implicit_true": 1, "span, evident": 3}),
+        ({"tasks": "Summary"}, [0], {"task QA": 2, "task Data2txt": 1}),
+        ({"tasks": ["qa", "DATA2TXT"]}, [0, 2, 3], {"task Summary": 1}),
+        ({"models": "Model-1"}, [2, 3], {"model model-0": 2}),
         ({"models": ["model-0", "model-1"]}, [0, 2, 0, 3], {}),
     ],
 )
@@ -91,7 +79,9 @@ def test_each_switch_does_what_it_says_and_tells_how_often(
     examples, counts = read(make("ragtruth", corpus(tmp_path), **options))
     assert [len(example.spans or ()) for example in examples] == spans
     assert [example.label for example in examples] == ["hallucinated" if num else "faithful" for num in spans]
-    assert counts == counted | {"kept": len(spans)}
+    emptied = {"faithful, since none of its spans counts": 1} if spans == [0, 0, 0, 1] else {}
+    dropped = {f"dropped: {name}": count for name, count in counted.items()}
+    assert counts == dropped | emptied | {"kept": len(spans)}
 
 
 def test_refusals_and_cut_answers_are_left_out_unless_all_are_wanted(tmp_path: Path) -> None:
@@ -102,22 +92,17 @@ def test_refusals_and_cut_answers_are_left_out_unless_all_are_wanted(tmp_path: P
 
 
 def test_the_split_stands_in_each_response(tmp_path: Path) -> None:
-    path = corpus(
-        tmp_path, [{**row, "split": split} for row, split in zip(RAGTRUTH, ["train", "test"] * 2, strict=True)]
-    )
-    source = make("ragtruth", path)
+    rows = [{**row, "split": split} for row, split in zip(RAGTRUTH, ["train", "test"] * 2, strict=True)]
+    source = make("ragtruth", corpus(tmp_path, rows))
     assert list(source.files()) == ["train", "test"]
     assert [[e.id for e in read(source, split)[0]] for split in ("train", "test")] == [["0", "2"], ["1", "3"]]
     assert [file.name for file in source.files()["test"]] == ["response.jsonl", "source_info.jsonl"]  # the cache's key
-    whole = make("ragtruth", path, official_split=False)
-    assert {example.split for example in read(whole)[0]} == {"all"} and len(read(whole)[0]) == 4
-
-
-def test_without_a_split_in_the_rows_the_switch_is_the_way_out(tmp_path: Path) -> None:
-    path = corpus(tmp_path, [{name: v for name, v in row.items() if name != "split"} for row in RAGTRUTH])
+    bare = corpus(tmp_path / "bare", [{name: v for name, v in row.items() if name != "split"} for row in RAGTRUTH])
     with pytest.raises(UserError, match="field 'split' is None; known: 'train'"):
-        read(make("ragtruth", path))
-    assert len(read(make("ragtruth", path, official_split=False))[0]) == 4
+        read(make("ragtruth", bare))
+    for path in (tmp_path, bare):  # the switch is the way out
+        whole = read(make("ragtruth", path, official_split=False))[0]
+        assert {example.split for example in whole} == {"all"} and len(whole) == 4
 
 
 WORD = "Lake Orvel is deep."
@@ -185,3 +170,36 @@ def test_any_text_and_its_spans_come_back(tmp_path_factory: pytest.TempPathFacto
     assert sorted((s.start, s.end, s.label) for s in found.spans or ()) == sorted(
         (a, b, LABELS[c]) for a, b, c in wanted
     )
+
+
+def test_runs_of_marked_tokens_are_spans(tmp_path: Path) -> None:
+    examples, counts = read(make("xsum_tokens", write(tmp_path / "xsum_token_labels.jsonl", XSUM_TOKENS)))
+    assert counts == {"kept": 3} and labels(examples) == {"faithful": 1, "hallucinated": 2}
+    second = examples[1]
+    assert (second.id, second.group, second.split, second.reference) == ("7:PtGen", "7", "all", "A lake.")
+    assert second.meta == {"task": "Summary", "model": "PtGen"}
+    found = [(second.response[span.start : span.end], span.label) for span in second.spans or ()]
+    assert found == [("orvel\\'s", "hallucination"), ("not deep.", "hallucination")]
+
+
+@pytest.mark.parametrize("summary", ['orvel\'s "deep"  lake', 'orvel\\\'s \\"deep\\" lake', ' orvel\\\'s "deep"lake\n'])
+@pytest.mark.parametrize("tokens", [["orvel's", '"deep"', "lake"], ["orvel\\'s", '\\"deep\\"', "lake"]])
+def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -> None:
+    places = align(summary, tokens)
+    plain = [summary[start:end].replace("\\", "") for start, end in places]
+    assert plain == ["orvel's", '"deep"', "lake"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "tokens", "message"),
+    [
+        ("a deep lake", ["a", "lake"], r"'tokens\[1\]' is 'lake', but the summary goes on with 'deep lake'"),
+        ("a deep lake", ["a", "deep", "lake", "is"], r"'tokens\[3\]' is 'is', but the summary goes on with ''"),
+        ("a deep lake", ["a", "deep"], "ends before the summary does: 'lake' is left"),
+        ("a deep lake", ["a", "", "deep", "lake"], r"'tokens\[1\]' is ''"),
+        ("a \\deep lake", ["a", "deep", "lake"], r"'tokens\[1\]'"),  # only quotes are escaped
+    ],
+)
+def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], message: str) -> None:
+    with pytest.raises(BadRow, match=message):
+        align(summary, tokens)

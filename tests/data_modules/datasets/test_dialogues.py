@@ -1,5 +1,6 @@
-"""FaithDial: turns, tags and labels; FaithCritic: every case of its rule, and the faults of the released one."""
+"""FaithDial and Wizard of Wikipedia: turns, tags and labels; FaithCritic: its rule, and the released one's faults."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official import LAKE
-from tests.data_modules.official.dialogues import CASES, FAITHDIAL, HISTORY, WOW, utterance
+from tests.data_modules.official.dialogues import CASES, FAITHDIAL, HISTORY, WOW, WOW_PARLAI, utterance
 from tests.data_modules.official_rows import labels, make, read, write
 
 TURN = utterance(HISTORY, "It is deep.", None, ["Entailment"])
@@ -19,28 +20,17 @@ def dialogue(folder: Path, *turns: Any, **row: Any) -> Path:
 
 def test_edited_turns_are_faithful_and_unedited_ones_are_what_their_tags_say(tmp_path: Path) -> None:
     examples, counts = read(make("faithdial", write(tmp_path / "valid.json", FAITHDIAL)))
-    assert {example.id: example.label for example in examples} == {
-        "4:0": "faithful",
-        "4:1": "faithful",
-        "4:2": "faithful",
-        "4:3": "hallucinated",
-        "7:0": "faithful",
-        "7:1": "faithful",
-        "7:2": None,  # the original differs by a space alone: not edited, and generic says nothing
-        "7:3": "faithful",
-    }
+    found = {example.id: example.label for example in examples}
+    assert list(found) == [f"{dialogue}:{turn}" for dialogue in (4, 7) for turn in range(4)]
+    # The original of 7:2 differs by a space alone: it is not edited, and generic says nothing.
+    others = {"4:3": "hallucinated", "7:2": None}
+    assert all(label == others.get(turn, "faithful") for turn, label in found.items())
     assert counts == {**CASES, "kept": 8}
-
-
-def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
-    example = read(make("faithdial", write(tmp_path / "valid.json", FAITHDIAL)))[0][1]
+    example = examples[1]
     assert (example.split, example.group, example.knowledge) == ("validation", "4", LAKE)
-    assert [(turn.speaker, turn.text) for turn in example.history] == [
-        ("seeker", HISTORY[0]),
-        ("wizard", "It is."),
-        ("seeker", "How deep?"),
-    ]
-    assert (example.response, example.reference) == ("The deepest up there.", "The deepest up there.")
+    turns = [(turn.speaker, turn.text) for turn in example.history]
+    assert turns == [("seeker", HISTORY[0]), ("wizard", "It is."), ("seeker", "How deep?")]
+    assert example.response == example.reference == "The deepest up there."
     assert example.original == "Deepest, I think!"
     assert (example.tags, example.meta) == (("Entailment",), {"vrm": ["Edification"]})
 
@@ -125,3 +115,51 @@ def test_a_pair_keeps_its_group_and_the_other_text(tmp_path: Path) -> None:
 def test_turns_that_nobody_judged_make_no_critic(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no usable example .*dropped: untagged 2"):
         read(make("faithcritic", write(tmp_path / "test.json", WOW)))
+
+
+def test_faithdials_layout(tmp_path: Path) -> None:
+    examples, counts = read(make("wow", write(tmp_path / "wow_valid.json", WOW)))
+    assert [(example.id, example.split, example.group) for example in examples] == [
+        ("0:0", "validation", "0"),
+        ("1:0", "validation", "1"),
+    ]
+    assert labels(examples) == {None: 2}
+    assert [turn.speaker for turn in examples[1].history] == ["wizard", "seeker"]
+    assert examples[0].reference == examples[0].response == "Lake Orvel, of course."
+    assert counts == {"layout: FaithDial": 2, "kept": 2}
+
+
+def test_parlais_layout(tmp_path: Path) -> None:
+    examples, counts = read(make("wow", write(tmp_path / "test_random_split.json", WOW_PARLAI)))
+    (example,) = examples
+    assert (example.id, example.split, example.group) == ("test_random_split:0:2", "test", "test_random_split:0")
+    assert (example.knowledge, example.response, example.reference) == (LAKE, "Orvel is.", "Orvel is.")
+    assert [(turn.speaker, turn.text) for turn in example.history] == [
+        ("wizard", "Lakes are fine."),
+        ("seeker", "Which one is deep?"),
+    ]
+    assert (example.label, example.meta) == (None, {"topic": "Lake Orvel"})
+    assert counts == {"layout: ParlAI": 1, "dropped: no knowledge used": 2, "kept": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"speaker": None}, "turn 2: field 'speaker' must be text"),
+        ({"text": ""}, "turn 2: field 'text' is empty"),
+        ({"checked_sentence": [LAKE]}, "turn 2: field 'checked_sentence' must be an object"),
+        ({"checked_sentence": {"self_x_0": 3}}, "turn 2: field 'checked_sentence' must be text, got 3"),
+    ],
+)
+def test_a_bad_turn_spoils_its_dialogue(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    rows = [*copy.deepcopy(WOW_PARLAI), *WOW_PARLAI]
+    rows[0]["dialog"][2].update(change)
+    path = write(tmp_path / "train.json", rows)
+    with pytest.raises(UserError, match=message):
+        read(make("wow", path))
+    assert [example.id for example in read(make("wow", path), on_bad_row="skip")[0]] == ["train:1:2"]
+
+
+def test_faithdials_own_files_are_not_taken_for_wow(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"this is FaithDial, not WoW\n.*\n  hint: use data=faithdial"):
+        read(make("wow", write(tmp_path / "train.json", FAITHDIAL)))

@@ -1,14 +1,60 @@
-"""The data audit: several labels a response, as the files spell them."""
+"""Responses with a label each: BEGIN of 2022 and 2021, and FaithDial's audit with several labels a response."""
 
-import logging
 from pathlib import Path
 
 import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official import LAKE
-from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2
-from tests.data_modules.official_rows import make, read, write
+from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2, BEGIN, BEGIN_2021
+from tests.data_modules.official_rows import labels, make, read, write
+
+
+def test_the_release_of_2022(tmp_path: Path) -> None:
+    examples, counts = read(make("begin", write(tmp_path / "begin_test_wow.tsv", BEGIN)))
+    assert labels(examples) == {"faithful": 2, "hallucinated": 1}
+    assert counts == {"layout: BEGIN 2022": 4, "dropped: generic": 1, "kept": 3}
+    first, second, third = examples
+    assert (first.id, first.split, first.knowledge) == ("begin_test_wow:0", "test", LAKE)
+    assert [(turn.speaker, turn.text) for turn in first.history] == [("seeker", 'what is "deep"?')]
+    assert first.tags == ("Fully attributable",)
+    assert first.meta == {"model_name": "gpt2", "data_source": "wow"}
+    assert first.group == second.group != third.group  # one source, tokenised in two ways
+    assert third.history == ()
+
+
+def test_the_release_of_2021(tmp_path: Path) -> None:
+    examples, counts = read(make("begin", write(tmp_path / "dev_05_24_21.tsv", BEGIN_2021)))
+    assert [(example.label, example.tags[0]) for example in examples] == [
+        ("faithful", "entailment"),
+        ("hallucinated", "hallucination"),
+        ("hallucinated", "off-topic"),
+        ("hallucinated", "contradiction"),
+    ]
+    assert examples[0].split == "validation"
+    assert examples[0].meta == {"full label set": "not-generic;on-topic;cooperative;faithful"}
+    assert counts == {"layout: BEGIN 2021": 5, "dropped: generic": 1, "kept": 4}
+
+
+@pytest.mark.parametrize("generic", ["hallucinated", "faithful"])
+def test_generic_responses_can_be_kept(tmp_path: Path, generic: str) -> None:
+    examples, counts = read(make("begin", write(tmp_path / "begin_dev_cmu.tsv", BEGIN), generic=generic))
+    assert examples[3].label == generic
+    assert counts[f"generic, taken as {generic}"] == 1
+
+
+def test_files_are_found_anywhere_below_and_all_domains_make_the_split(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "b" / "wow" / "begin_test_wow.tsv", BEGIN)
+    write(tmp_path / "a" / "cmu-dog" / "begin_test_cmu.tsv", BEGIN)
+    write(tmp_path / "a" / "cmu-dog" / "begin_dev_cmu.tsv", BEGIN)
+    write(tmp_path / "test_05_24_21.tsv", BEGIN_2021)  # the older release is not mixed in
+    source = make("begin", tmp_path)
+    assert {split: [file.name for file in files] for split, files in source.files().items()} == {
+        "validation": ["begin_dev_cmu.tsv"],
+        "test": ["begin_test_wow.tsv", "begin_test_cmu.tsv"],
+    }
+    examples, _ = read(source)
+    assert {example.id for example in examples} >= {"begin_test_wow:0", "begin_test_cmu:0"}
 
 
 def folder(root: Path) -> Path:
@@ -30,12 +76,8 @@ def test_all_folders(tmp_path: Path) -> None:
         "doha_processed_wow:2": ("faithful", ("entailment", "uncooperative")),
         "gpt2_processed_cmu:0": ("faithful", ("entailment", "uncooperative")),
     }
-    assert counts == {
-        "dropped: generic": 2,
-        "dropped: empty response": 1,
-        "misspelt labels, read by the table": 2,
-        "kept": 8,
-    }
+    dropped = {"dropped: generic": 2, "dropped: empty response": 1}
+    assert counts == {**dropped, "misspelt labels, read by the table": 2, "kept": 8}
     assert len({example.group for example in examples}) == 1
 
 
@@ -73,12 +115,3 @@ def test_irregular_rows_are_counted_and_the_rest_is_read(tmp_path: Path) -> None
         dropped = {"blank row": 35, "no label": 1, "no knowledge": 1, "generic": 1}
         named = {"kept": 2, "misspelt labels, read by the table": 1}
         assert counts == {f"dropped: {name}": number for name, number in dropped.items()} | named
-
-
-def test_the_files_that_a_folder_lacks_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "faithkit"):
-        make("audit", folder(tmp_path)).files()
-        make("audit", tmp_path / "gold").files()
-    (message,) = caplog.messages
-    assert "gold/cmu.csv, gold/topical*.csv, CTRL/ctrl_processed_wow.csv" in message and "gold/wow" not in message
-    assert "github.com/McGill-NLP/FaithDial, folder data-audit" in message

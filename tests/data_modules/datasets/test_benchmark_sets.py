@@ -1,0 +1,219 @@
+"""Sets of claims and of spans that detectors are measured on: rows, labels and spans as the releases have them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
+from faithkit.errors import UserError
+from faithkit.published.figures import published_table
+from faithkit.records import Example
+from tests.data_modules.official import Rows
+from tests.data_modules.official.benchmark_sets import (
+    AGGREFACT,
+    FAITHBENCH,
+    INN,
+    MESSAGES,
+    PLUS_PLUS_SPANS,
+    POOL,
+    PSILOQA,
+    TRUE_SETS,
+    message,
+    note,
+    sample,
+    span,
+)
+from tests.data_modules.official_rows import labels, make, read, write
+
+
+def write_parquet(folder: Path) -> Path:
+    """The folder of the release: rows of dev and test as Parquet."""
+    for split, rows in (("dev", AGGREFACT[:4]), ("test", AGGREFACT)):
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), folder / "data" / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+def test_the_release_is_read_by_split_and_set(tmp_path: Path) -> None:
+    source = make("aggrefact", write_parquet(tmp_path))
+    assert source.split_names() == ["validation", "test"]
+    examples, counts = read(source)
+    assert counts == {"kept": 7} and labels(examples) == {"faithful": 3, "hallucinated": 4}
+    assert [one.meta["set"] for one in examples[::3]] == ["AggreFact-CNN", "Wice", "FactCheck-GPT"]
+    assert len({one.group for one in examples}) == 2, "claims about one document stay together"
+    assert len(read(source, "validation")[0]) == 4
+
+
+def test_a_set_can_be_chosen_and_the_others_are_counted(tmp_path: Path) -> None:
+    examples, counts = read(make("aggrefact", write_parquet(tmp_path), sets="wice"))
+    assert len(examples) == 3 and counts["dropped: set AggreFact-CNN"] == 2
+
+
+def test_a_wrong_column_name_is_told_with_what_the_row_has(tmp_path: Path) -> None:
+    renamed = [{("document" if name == "doc" else name): value for name, value in AGGREFACT[0].items()}]
+    with pytest.raises(UserError, match="looked for doc, claim, label; found dataset, document, claim, label"):
+        read(make("aggrefact", write(tmp_path / "test.jsonl", renamed)))
+
+
+def test_trues_sets_are_its_files(tmp_path: Path) -> None:
+    for name in ("frank_valid_download", "paws_download"):
+        write(tmp_path / f"{name}.csv", TRUE_SETS)
+    examples, counts = read(make("true_sets", tmp_path))
+    assert counts["kept"] == 14 and [one.meta["set"] for one in examples[::7]] == ["frank", "paws"]
+    assert labels(examples) == {"faithful": 6, "hallucinated": 8}
+    with pytest.raises(UserError, match="the file's name 'mine' is of no set; known: mnbm_download"):
+        read(make("true_sets", write(tmp_path / "mine.csv", TRUE_SETS)))
+
+
+def test_the_published_tables_name_the_sets_as_the_data_do() -> None:
+    assert all(set(AGGREFACT_SETS) < set(row) for row in published_table("aggrefact_leaderboard").rows)
+    for name in ("true_metrics", "granite_guardian_true"):
+        assert set(published_table(name).rows[0]) - {"system"} <= set(TRUE_FILES.values())
+
+
+def test_the_releases_parquet_gives_spans_of_every_language(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for split in ("train", "test"):
+        pq.write_table(pa.Table.from_pylist(PSILOQA), tmp_path / "data" / f"{split}-00000-of-00001.parquet")
+    source = make("psiloqa", tmp_path)
+    assert source.split_names() == ["train", "test"]
+    examples, counts = read(source)
+    assert counts == {"kept": 5} and labels(examples) == {"hallucinated": 3, "faithful": 2}
+    marked = [[one.response[span.start : span.end] for span in one.spans or ()] for one in examples]
+    assert marked == [["southern coast"], [], ["90 metriä"], ["kesäkuussa", "uima-allas"], []]
+    assert [one.meta["language"] for one in examples] == ["en", "en", "fi", "fi", "zh"]
+    second = examples[1]
+    assert (second.knowledge, second.reference, second.history[0].text) == (INN, "A lake.", "What is Orvel?")
+    path = write(tmp_path / "test.jsonl", [{**PSILOQA[0], "labels": [[0, 6]]}, *PSILOQA[1:]])
+    examples, counts = read(make("psiloqa", path))
+    assert counts["labels and annotated_span disagree, the labels count"] == 1
+    assert [(span.start, span.end) for span in examples[0].spans or ()] == [(0, 6)]
+    examples, counts = read(make("psiloqa", path, languages="zh"))
+    assert [(one.label, one.spans) for one in examples] == [("faithful", ())], "a language without spans"
+    assert counts["dropped: language fi"] == 2
+
+
+def write_batch(folder: Path, batch: Any = FAITHBENCH[0], number: int = 1) -> Path:
+    path = folder / "data_for_release" / f"batch_{number}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(batch, indent=2))
+    return path
+
+
+def outcomes(examples: list[Example]) -> dict[str, str | None]:
+    return {one.id: one.label for one in examples}
+
+
+def test_a_summary_is_of_its_worst_label(tmp_path: Path) -> None:
+    write_batch(tmp_path)
+    (tmp_path / "annot").mkdir()
+    (tmp_path / "annot" / "batch_1_annotation.json").write_text("{}")  # the repository has others of such names
+    examples, counts = read(make("faithbench", tmp_path))
+    assert [one.meta["level"] for one in examples] == ["consistent", "unwanted", "questionable", "benign", "consistent"]
+    assert list(outcomes(examples).values()) == ["faithful", "hallucinated", "hallucinated", "faithful", "faithful"]
+    assert counts == {"kept": 5, "annotations without a label, left out": 1}
+    pool = examples[1]
+    assert [pool.response[span.start : span.end] for span in pool.spans or ()] == ["a pool"], "two annotators, one span"
+    assert pool.tags == ("Unwanted", "Unwanted.Extrinsic", "Questionable", "Benign")
+    assert examples[3].spans == () and pool.meta["model"] == "maker/model-1" and pool.id == "batch_1:1"
+
+
+@pytest.mark.parametrize(
+    ("options", "changed", "kept"),
+    [
+        ({"questionable": "faithful"}, "faithful", 5),
+        ({"questionable": "drop"}, None, 4),
+        ({"benign": "hallucinated"}, "hallucinated", 5),
+    ],
+)
+def test_questionable_and_benign_are_what_the_options_say(
+    tmp_path: Path, options: dict[str, str], changed: str | None, kept: int
+) -> None:
+    examples, counts = read(make("faithbench", write_batch(tmp_path), **options))
+    number = 2 if "questionable" in options else 3
+    assert outcomes(examples).get(f"batch_1:{number}") == changed and counts["kept"] == kept
+    assert counts["dropped: questionable"] == (changed is None)
+    wrong = [one for one in examples if one.label == "hallucinated"]
+    assert all(one.spans for one in wrong)
+
+
+def test_a_span_whose_offsets_miss_its_text_is_moved_there_and_counted(tmp_path: Path) -> None:
+    shifted = note(POOL, "a pool", "Unwanted") | {"summary_start": 1, "summary_end": 7}
+    batch = write_batch(tmp_path, {"samples": [sample(0, POOL, shifted)]})
+    table = corpus(tmp_path, spans=[span("a1", 8, 17, "ten rooms")])
+    for source, text in ((make("faithbench", batch), "a pool"), (make("ragtruth_plus_plus", table), "ten rooms")):
+        (first, *_), counts = read(source)
+        assert counts["span moved to its text, which its offsets miss"] == 1
+        assert [first.response[one.start : one.end] for one in first.spans or ()] == [text]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"summary_end": 99}, r"samples\[1\]: annotations\[0\]: a span from 29 to 99 is none of the answer's 36"),
+        ({"summary_span": "a sauna"}, "the text of a span is 'a sauna', but the answer has 'a pool' at 29 to 35"),
+        ({"label": ["Funny"]}, "field 'label' has 'Funny'; known: Unwanted, Questionable"),
+        ({"label": "Unwanted"}, "field 'label' must be a list"),
+    ],
+)
+def test_a_bad_annotation_costs_its_summary_alone(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    bad = sample(1, POOL, note(POOL, "a pool", "Unwanted") | change)
+    path = write_batch(tmp_path, {"samples": [sample(0, POOL), bad, sample(2, POOL)]})
+    with pytest.raises(UserError, match=message) as caught:
+        read(make("faithbench", path))
+    assert "batch_1.json, line 1" in str(caught.value)
+    examples, counts = read(make("faithbench", path), on_bad_row="skip")
+    assert len(examples) == 2 and counts["rejected: bad row"] == 1
+
+
+def corpus(folder: Path, messages: Rows = MESSAGES, spans: Rows = PLUS_PLUS_SPANS) -> Path:
+    write(folder / "hallucination_spans.csv", spans)
+    write(folder / "messages.csv", messages)
+    return folder
+
+
+def test_an_answer_has_the_prompt_of_its_thread_and_its_spans(tmp_path: Path) -> None:
+    examples, counts = read(make("ragtruth_plus_plus", corpus(tmp_path)))
+    assert counts == {"kept": 2} and [one.label for one in examples] == ["hallucinated", "faithful"]
+    first = examples[0]
+    assert (first.id, first.split) == ("a1", "test") and first.knowledge.endswith(INN)
+    found = [(first.response[one.start : one.end], one.label) for one in first.spans or ()]
+    assert found == [("ten rooms", "evident_conflict"), ("a pool", "hallucination")]
+    assert first.tags == ("Invented", "Evident Conflict") and examples[1].spans == ()
+    assert first.meta == {"model": "small", "original_id": "17"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"end_pos": "99"}, "a span from 22 to 99 is none of the answer's 29 characters"),
+        ({"start_pos": "-1"}, "'start_pos' must be a whole number from 0, got '-1'"),
+        ({"span_text": "a sauna"}, "the text of a span is 'a sauna', but the answer has 'a pool'"),
+        ({"message_stable_id": "a9"}, "'message_stable_id' is 'a9': messages.csv has no such message"),
+    ],
+)
+def test_a_bad_span_is_told_with_its_line_and_never_makes_its_answer_faithful(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    folder = corpus(tmp_path, spans=[{**PLUS_PLUS_SPANS[0], **change}])
+    with pytest.raises(UserError, match=message) as caught:
+        read(make("ragtruth_plus_plus", folder))
+    assert "hallucination_spans.csv, line 2" in str(caught.value)
+    examples, counts = read(make("ragtruth_plus_plus", folder), on_bad_row="skip")
+    assert counts["rejected: bad row"] == 1
+    assert {one.id for one in examples} == ({"a1", "a2"} if "message_stable_id" in change else {"a2"})
+
+
+def test_messages_that_make_no_pair(tmp_path: Path) -> None:
+    alone = message("a3", "assistant", 0, "Yes.", "t3")
+    with pytest.raises(UserError, match="an answer without a prompt"):
+        read(make("ragtruth_plus_plus", corpus(tmp_path, [*MESSAGES, alone])))
+    with pytest.raises(UserError, match="field 'role' is 'tool'; known: 'user', 'assistant'"):
+        read(make("ragtruth_plus_plus", corpus(tmp_path, [{**alone, "role": "tool"}])))
+    (corpus(tmp_path) / "hallucination_spans.csv").unlink()
+    with pytest.raises(UserError, match=r"no hallucination_spans.csv next to the messages"):
+        read(make("ragtruth_plus_plus", tmp_path))
