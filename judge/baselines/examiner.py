@@ -12,7 +12,7 @@ from functools import partial
 from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import Reply, TextEngine
+from faithkit.inference.text import TextEngine
 from faithkit.records import Example, Prediction
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
@@ -67,8 +67,14 @@ class Examiner:
                 for i in open_examples
             ]
             asked = ask(self.engine, prompts, decoding)
-            parsed = [self._parse_questions(reply, exchanges[i]) for i, reply in zip(open_examples, asked, strict=True)]
-            questioned = [(i, questions) for i, questions in zip(open_examples, parsed, strict=True) if questions]
+            questioned = []
+            for i, reply in zip(open_examples, asked, strict=True):
+                # One question per line, without those that were asked before.
+                lines = (reply.texts[0] if reply.texts else "").splitlines()
+                found = dict.fromkeys(line.strip().lstrip(NUMBERING) for line in lines if line.rstrip().endswith("?"))
+                questions = [one for one in found if one not in exchanges[i].splitlines()][: self.options.num_questions]
+                if questions:
+                    questioned.append((i, questions))
             prompts = [
                 messages_about(self._answers, examples[i], questions="\n".join(questions))
                 for i, questions in questioned
@@ -80,9 +86,3 @@ class Examiner:
             open_examples = [i for i, _ in questioned]
         self.num_unasked += exchanges.count("")
         return exchanges
-
-    def _parse_questions(self, reply: Reply, exchange: str) -> list[str]:
-        """Parses the questions of a reply, one per line, without questions that were asked before."""
-        lines = (reply.texts[0] if reply.texts else "").splitlines()
-        found = dict.fromkeys(line.strip().lstrip(NUMBERING) for line in lines if line.rstrip().endswith("?"))
-        return [question for question in found if question not in exchange.splitlines()][: self.options.num_questions]
