@@ -63,7 +63,19 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
     kind, is_training = title.split(",")[0], title.endswith("training")
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = load_tokenizer(write_tokenizer(Path(folder)))
-        config, num_weights, num_layers = write_model(title.split(":")[0], folder, tokenizer, options)
+        _, model_class, sizes, _ = gpu.RECIPES[title.split(":")[0]]
+        others = {
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+            "id2label": dict(enumerate(LABELS)),
+        }
+        shape, num_layers = gpu.make_config(model_class, sizes, quick=options.quick, bytes_per_weight=BYTES, **others)
+        torch.manual_seed(0)
+        with torch.device(options.device):
+            model = model_class(shape).to(torch.bfloat16)
+        model.save_pretrained(folder)
+        config, num_weights = model.config, gpu.count_weights(model)
+        del model
         judged, size = read_examples(build_source("halludial", "embedded"), "train", ReadReport()), options.examples
         examples = make_pairs(tokenizer, size) if kind == "critic" else list(islice(judged, size // 16))
         task, critic = build_task(kind, folder), partial(Critic.load, folder, device=options.device, precision="bf16")
@@ -78,18 +90,6 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
     cells = [title, f"{config.num_hidden_layers} of {num_layers}", *rates, *shares, gpu.peak_gib(options.device)]
     print(*cells, sep=", ", file=sys.stderr, flush=True)
     return cells
-
-
-def write_model(recipe: str, folder: str, tokenizer: Any, options: Namespace) -> tuple[Any, int, int]:
-    """Writes a model with random weights; returns its configuration, its weights, and the layers that it would have."""
-    _, model_class, sizes, _ = gpu.RECIPES[recipe]
-    others = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "id2label": dict(enumerate(LABELS))}
-    config, num_layers = gpu.make_config(model_class, sizes, quick=options.quick, bytes_per_weight=BYTES, **others)
-    torch.manual_seed(0)
-    with torch.device(options.device):
-        model = model_class(config).to(torch.bfloat16)
-    model.save_pretrained(folder)
-    return model.config, gpu.count_weights(model), num_layers
 
 
 def build_task(kind: str, folder: str) -> Any:

@@ -48,7 +48,10 @@ def main() -> None:
     options = parser.parse()
     device, capability = options.device, torch.backends.cpu.get_cpu_capability()
     torch.set_num_threads(1)
-    answers = read_ragtruth(options.ragtruth) if options.ragtruth else []
+    answers: list[Example] = []
+    if options.ragtruth:  # answers of one source follow each other
+        source = RagTruth(path=options.ragtruth, official_split=False, quality="all")
+        answers = [example for example, _ in source.read_split("all", ReadReport())]
     with tempfile.TemporaryDirectory() as name:
         folder, size = Path(name), {"hidden_size": options.hidden_size, "num_layers": options.layers}
         weights = write_modernbert(folder / "encoder", examples=answers, **size)
@@ -75,12 +78,6 @@ def main() -> None:
     title += f", {options.machine}" if options.machine else ""
     lines = table(["side", UNITS[device], "against LettuceDetect"], rates(taken, options.examples, digits=2))
     write_results(title, about, lines, quick=options.quick, device=gpu_name(device))
-
-
-def read_ragtruth(folder: str) -> list[Example]:
-    """Reads all answers; those of one source follow each other."""
-    source = RagTruth(path=folder, official_split=False, quality="all")
-    return [example for example, _ in source.read_split("all", ReadReport())]
 
 
 def predict(tagger: Tagger, examples: Sequence[Example], start: int, stop: int) -> float:
