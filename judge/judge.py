@@ -208,8 +208,9 @@ class Judge:
         asking, options = self.asking, self.options
         decoding = Decoding(max_new_tokens=options.max_new_tokens or asking.new_tokens)
         if options.num_samples > 1:
-            sampling = {"temperature": options.temperature, "num_samples": options.num_samples}
-            decoding = replace(decoding, strategy=NUCLEUS, top_p=1.0, **sampling)
+            decoding = replace(
+                decoding, strategy=NUCLEUS, top_p=1.0, temperature=options.temperature, num_samples=options.num_samples
+            )
         found = weigh_or_write(
             self.engine,
             examples,

@@ -6,6 +6,7 @@ python -m speed.data_speed [--streamed 10000000] [--table-rows 1000000]
 """
 
 import csv
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from faithkit.records import Prediction
 from faithkit.weights.resolve import resolve
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable
-from speed.measure import BenchmarkParser, anonymous_mib, table, write_results
+from speed.measure import BenchmarkParser, table, write_results
 
 TEXT = "the river is long and old, and it flows through ten countries before it ends".split()
 NUM_READINGS = 10  # of the memory
@@ -62,6 +63,13 @@ def measure_memory(num_rows: int, counts: Iterator[int]) -> list[str]:
     assert done == num_rows, f"{done} of {num_rows} rows were read"
     shown = [readings[0], readings[1], readings[NUM_READINGS // 2], readings[-1], max(readings)]
     return [f"{num_rows:,}", *(f"{mib:.0f}" for mib in shown), f"{num_rows / seconds:,.0f}"]
+
+
+def anonymous_mib() -> float:
+    """Returns the MiB of this process that are not mapped from files."""
+    found = re.search(r"^Anonymous:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    assert found is not None, "smaps_rollup always has the line"
+    return int(found[1]) / 1024
 
 
 def write_table(path: Path, num_rows: int) -> Path:

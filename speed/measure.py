@@ -149,13 +149,6 @@ def rates(taken: Mapping[str, Sequence[float]], sizes: int | Mapping[str, int], 
     ]
 
 
-def anonymous_mib() -> float:
-    """Returns the MiB of this process that are not mapped from files."""
-    found = re.search(r"^Anonymous:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
-    assert found is not None, "smaps_rollup always has the line"
-    return int(found[1]) / 1024
-
-
 def run_process(command: Sequence[str], exit_code: int = 0) -> None:
     """Runs a process to its end and checks its exit code."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -67,18 +67,19 @@ def main() -> None:
                 memory.append(memory_mib(process))
     about = f"{options.clients} clients for {options.seconds} seconds, {len(rows)} rows of mixed lengths, `default`."
     statuses = sum((Counter(one["statuses"]) for one in loads), Counter[str]())
+    ratios = (f"{one['rate'] / rate:.2f}x" for one, rate in zip(loads, scored, strict=True))
     lines = [
-        ["requests a second", join(f"{one['rate']:.1f}" for one in loads)],
-        ["rows a second of `score`", join(f"{one:.1f}" for one in scored)],
-        ["the first against the second", join(f"{a['rate'] / b:.2f}x" for a, b in zip(loads, scored, strict=True))],
-        ["statuses", join(f"{name}: {number:,}" for name, number in statuses.items())],
+        ["requests a second", ", ".join(f"{one['rate']:.1f}" for one in loads)],
+        ["rows a second of `score`", ", ".join(f"{one:.1f}" for one in scored)],
+        ["the first against the second", ", ".join(ratios)],
+        ["statuses", ", ".join(f"{name}: {number:,}" for name, number in statuses.items())],
         *(
             [f"{name} rows, last round: p50, p99 (requests)", f"{a:,.0f} ms, {b:,.0f} ms ({n:,})"]
             for name, (a, b, n) in sorted(loads[-1]["quantiles"].items())
         ),
-        ["a short row alone, p50: request", join(f"{one:.1f} ms" for one in singles)],
-        ["a short row alone, p50: Python call", join(f"{one:.1f} ms" for one in calls)],
-        ["resident MiB: at the start, after each round", join(f"{one:.0f}" for one in memory)],
+        ["a short row alone, p50: request", ", ".join(f"{one:.1f} ms" for one in singles)],
+        ["a short row alone, p50: Python call", ", ".join(f"{one:.1f} ms" for one in calls)],
+        ["resident MiB: at the start, after each round", ", ".join(f"{one:.0f}" for one in memory)],
     ]
     write_results("HTTP service", about, table(["figure", "value, all rounds"], lines), quick=options.quick)
 
@@ -94,11 +95,6 @@ def make_rows() -> list[tuple[dict[str, Any], int]]:
         body = {"knowledge": parts, "response": row["response"], "question": row["question"] or None}
         rows.append((body, sum(len(part.split()) for part in parts)))
     return rows
-
-
-def join(values: Any) -> str:
-    """Writes the values of all rounds."""
-    return ", ".join(values)
 
 
 if __name__ == "__main__":
