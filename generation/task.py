@@ -38,7 +38,7 @@ from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
 from generation.options import GeneratorOptions
 from generation.settings import Settings
-from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
+from generation.weights import ARCHITECTURES, load_generator, starts_with
 
 PREFIX = "feature: "  # of the columns
 
@@ -200,7 +200,12 @@ class GeneratorTask:
             dropout=options.dropout,
             attention_dropout=options.attention_dropout,
         )
-        check_length(model, self.turns.layout, options.weights)
+        longest = getattr(model.config, "max_position_embeddings", None)  # T5's positions are relative: no limit
+        for name in ("max_length", "max_response_length"):
+            length = getattr(options, name)
+            if longest is not None and length > longest:
+                problem = f"model.{name} is {length}, but this model has {longest} places"
+                raise UserError(problem, place=options.weights, hint=f"set model.{name}={longest} or less")
         starts_with(model, self.tokenizer, self.turns.decoder_prefix)
         if self.turns.is_packed and not use_packed_attention(model):
             name = type(model).__name__

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from data_modules.encoding.sequence_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from data_modules.encoding.sequence_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD
 from faithkit.errors import UserError
 from faithkit.weights.load import check_vocabulary, load_config, load_model, override, read_config
 from faithkit.weights.resolve import loading
@@ -110,15 +110,6 @@ def load_generator(
             for rows in sides if sides[0] is not sides[1] else sides[:1]:
                 rows[token] = rows[list(words)].mean(0)
     return model
-
-
-def check_length(model: Any, layout: TurnLayout, weights: str) -> None:
-    """Refuses sequences longer than the model's positions; T5's are relative and have no limit."""
-    longest = getattr(model.config, "max_position_embeddings", None)
-    for name in ("max_length", "max_response_length"):
-        if longest is not None and getattr(layout, name) > longest:
-            problem = f"model.{name} is {getattr(layout, name)}, but this model has {longest} places"
-            raise UserError(problem, place=weights, hint=f"set model.{name}={longest} or less")
 
 
 def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> None:

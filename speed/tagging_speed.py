@@ -19,18 +19,22 @@ import torch
 
 from critic import Tagger
 from critic.tagger.calibration_features import widen_to_words
+from critic.tagger.settings import Settings, tagger_labels
+from critic.tagger.span_calibration import SpanCalibration
+from critic.weights import load_classifier
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.rows import ReadReport
 from faithkit.fast.hardware import computes_in_bf16
+from faithkit.files.model_folder import write_folder
 from faithkit.records import Example
 from speed.gpu import gpu_name
 from speed.lettuce import (
+    LONGEST,
     PLACES,
     UNITS,
     LettuceParser,
     Work,
-    convert_tagger,
     lettuce_worker,
     next_rows,
     write_random_tagger,
@@ -59,9 +63,13 @@ def main() -> None:
         examples = answers[:count] or make_tagged(load_tokenizer(weights), count)
         rows = write_rows(examples, folder / "rows.jsonl")
         theirs = write_random_tagger(weights, examples, folder / "peer")
-        ours = convert_tagger(theirs, folder / "ours")
+        # The same weights as a folder of ours, with LettuceDetect's threshold of one half.
+        labels, ours = tagger_labels(False), folder / "ours"
+        settings = Settings(labels=labels, max_length=LONGEST, calibration=SpanCalibration(), origin={})
+        model = load_classifier(theirs, labels, of_tokens=True)
+        write_folder(ours, model, load_tokenizer(theirs), settings.to_sidecar())
         precisions = ["32-true", *(["bf16"] * computes_in_bf16(device)), *(["int8"] * (device == "cpu"))]
-        taggers = {one: Tagger.load(ours, device=device, precision=one) for one in precisions}
+        taggers = {one: Tagger.load(str(ours), device=device, precision=one) for one in precisions}
         with lettuce_worker("--model", theirs, "--rows", str(rows), device=device) as ask:
             sides: dict[str, Work] = {"LettuceDetect, predict_prompt_batch": partial(ask, "predict")}
             sides |= {f"ours, {one}": partial(predict, tagger, examples) for one, tagger in taggers.items()}
