@@ -35,9 +35,19 @@ def main() -> None:
     """Measures reading a table in two ways, and streaming."""
     options = BenchmarkParser(__doc__, streamed=500_000, table_rows=100_000).parse()
     with tempfile.TemporaryDirectory() as folder:
-        path = write_table(Path(folder) / "rows.csv", options.table_rows)
-        readers = {"data=pairs": read_pairs, "faithkit score": read_to_score}
-        rows = [[name, *measure_memory(options.table_rows, read(path))] for name, read in readers.items()]
+        path = Path(folder) / "rows.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["context", "answer", "hallucinated", "model"])
+            knowledge = " ".join(TEXT * 5)  # of ten responses
+            responses = [" ".join(TEXT[place:]) for place in range(len(TEXT))]
+            for number in range(options.table_rows):
+                response = f"{number} {responses[number % len(TEXT)]}"
+                writer.writerow([f"{number // 10}: {knowledge}", response, number % 2, number % 7])
+        # Labelled pairs as a streaming training reads them.
+        pairs = (1 for _ in Pairs(path=str(path)).read_split("all", ReadReport()))
+        rows = [["data=pairs", *measure_memory(options.table_rows, pairs)]]
+        rows.append(["faithkit score", *measure_memory(options.table_rows, read_to_score(path))])
         about = (
             f"A CSV of {path.stat().st_size / 2**20:,.0f} MiB: knowledge (75 words), response, label and model. "
             "`faithkit score` reads it four times in a run: to check, to judge, to hash the ids, and to write."
@@ -70,24 +80,6 @@ def anonymous_mib() -> float:
     found = re.search(r"^Anonymous:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
     assert found is not None, "smaps_rollup always has the line"
     return int(found[1]) / 1024
-
-
-def write_table(path: Path, num_rows: int) -> Path:
-    """Writes a table with ten responses to each knowledge."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["context", "answer", "hallucinated", "model"])
-        knowledge = " ".join(TEXT * 5)
-        responses = [" ".join(TEXT[place:]) for place in range(len(TEXT))]
-        for number in range(num_rows):
-            response = f"{number} {responses[number % len(TEXT)]}"
-            writer.writerow([f"{number // 10}: {knowledge}", response, number % 2, number % 7])
-    return path
-
-
-def read_pairs(path: Path) -> Iterator[int]:
-    """Reads labelled pairs as a streaming training does."""
-    return (1 for _ in Pairs(path=str(path)).read_split("all", ReadReport()))
 
 
 def read_to_score(path: Path) -> Iterator[int]:

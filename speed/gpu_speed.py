@@ -80,7 +80,7 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
         optimizer = {"lr": LR, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linear"}
         # Each row of a judge is read whole.
         task_class, given = (CriticTask, {}) if kind == "critic" else (JudgeTask, {"share_beginnings": False})
-        task = task_class(optimizer=optimizer, model={"weights": folder, "max_length": LENGTH[kind], **given})
+        task: Any = task_class(optimizer=optimizer, model={"weights": folder, "max_length": LENGTH[kind], **given})
         critic = None if is_training else Critic.load(folder, device=options.device, precision="bf16")
 
         def run(some: list[Example]) -> float:
