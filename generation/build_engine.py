@@ -46,12 +46,28 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
 
     Args:
         max_length: Tokens that it reads, in place of those that it was trained with.
+
+    Raises:
+        UserError: The model writes no text.
     """
     import_transformers()
     folder = fetch_folder(path)
     settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
     with loading(str(folder or path)) as source:
-        settings = settings or foreign_settings(source)
+        if settings is None:
+            names = model_names(source)
+            fitting = families_of(names)
+            if not fitting:
+                hint = "give a run of a generator, or a language model"
+                raise UserError(f"{', '.join(names)} writes no text", place=source, hint=hint)
+            family = ARCHITECTURES[fitting[0]]
+            config = load_config(family.config_class, source)
+            given = TurnLayout(
+                kind=family.kind,
+                max_length=min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH),
+                max_response_length=MAX_RESPONSE_LENGTH,
+            )
+            settings = Settings(layout=given, architecture=fitting[0], thresholds={}, origin={})
         tokenizer = load_tokenizer(source)
     new_tokens = add_markers(tokenizer, settings.layout)
     layout = settings.layout if max_length is None else replace(settings.layout, max_length=max_length)
@@ -62,26 +78,6 @@ def load_weights(loaded: LoadedCheckpoint) -> Any:
     """Loads the weights in fp32."""
     tokens = {"tokenizer": loaded.encoder.tokenizer, "new_tokens": loaded.new_tokens}
     return load_generator(loaded.source, loaded.settings.architecture, **tokens)
-
-
-def foreign_settings(source: str) -> Settings:
-    """Makes the settings of a language model that has no sidecar of ours.
-
-    Raises:
-        UserError: The model writes no text.
-    """
-    names = model_names(source)
-    fitting = families_of(names)
-    if not fitting:
-        hint = "give a run of a generator, or a language model"
-        raise UserError(f"{', '.join(names)} writes no text", place=source, hint=hint)
-    config = load_config(ARCHITECTURES[fitting[0]].config_class, source)
-    layout = TurnLayout(
-        kind=ARCHITECTURES[fitting[0]].kind,
-        max_length=min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH),
-        max_response_length=MAX_RESPONSE_LENGTH,
-    )
-    return Settings(layout=layout, architecture=fitting[0], thresholds={}, origin={})
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,37 +103,6 @@ def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.i
     return np.stack([np.asarray(column).astype(np.int64) for column in columns.values()], axis=1)
 
 
-def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray[np.int8]:
-    """Computes the level of each pair; equal pairs are scored once, an empty response is neutral."""
-    pairs = [(example.knowledge, example.response) for example in examples]
-    asked = list(dict.fromkeys(pair for pair in pairs if pair[1].strip()))
-    found = dict.fromkeys(pairs, LEVELS[NEUTRAL])
-    if asked:
-        probabilities = model.entailment([pair[0] for pair in asked], [pair[1] for pair in asked])
-        found |= dict(zip(asked, LEVELS[np.asarray(probabilities).argmax(1)], strict=True))
-    return np.array([found[pair] for pair in pairs], np.int8)
-
-
-def cached_levels(examples: Sequence[Example], digest: str, ask: Callable[[], NDArray[np.int8]]) -> NDArray[np.int8]:
-    """Reads the levels of these pairs by this model from the cache, keyed by the content of both.
-
-    The key also has the version of words, which choose the parts of long knowledge that a model reads.
-
-    Args:
-        ask: Computes the levels if the cache does not have them.
-    """
-    key = hashlib.blake2b(f"{WORDS_VERSION}:{digest}".encode(), digest_size=16)
-    for example in examples:
-        for text in (example.knowledge, example.response):
-            data = text.encode(errors="surrogatepass")
-            key.update(len(data).to_bytes(8, "little") + data)
-
-    def build(folder: Path) -> None:
-        np.save(folder / LEVELS_FILE, ask())
-
-    return cache_entry(cache_dir("entailment") / key.hexdigest(), build, lambda folder: np.load(folder / LEVELS_FILE))
-
-
 def model_digest(checkpoint: str) -> str:
     """Hashes a model for the keys of caches: the content of its folder, or else its hub name."""
     path = Path(checkpoint).expanduser()
@@ -210,20 +179,46 @@ class Ctrl:
         Args:
             keep: Stores the entailment model's levels for later launches.
         """
-        measures: dict[str, Callable[[], NDArray[Any]]] = {
-            VOICE: lambda: np.array([objective_voice(e.response) for e in examples], np.int8),
-            OVERLAP: lambda: np.array([lexical_overlap(e.knowledge, e.response) for e in examples], np.float64),
-            ENTAILED: lambda: cached_levels(examples, self.digest, ask) if keep else ask(),
-        }
+        columns: Columns = {}
+        for group in self.groups:
+            if group == VOICE:
+                columns[group] = np.array([objective_voice(e.response) for e in examples], np.int8)
+            elif group == OVERLAP:
+                columns[group] = np.array([lexical_overlap(e.knowledge, e.response) for e in examples], np.float64)
+            else:
+                columns[group] = self._read_levels(examples) if keep else self._entailment_levels(examples)
+        return columns
 
-        def ask() -> NDArray[np.int8]:
-            if keep:
-                count = f"{len(examples):,}"
-                log.info("computing entailment with %s for %s responses (cached)", self.entailment, count)
-            self._model = self._model or self.load(self.entailment)
-            return entailment_levels(examples, self._model)
+    def _entailment_levels(self, examples: Sequence[Example]) -> NDArray[np.int8]:
+        """Computes the level of each pair; equal pairs are scored once, an empty response is neutral."""
+        self._model = self._model or self.load(self.entailment)
+        pairs = [(example.knowledge, example.response) for example in examples]
+        asked = list(dict.fromkeys(pair for pair in pairs if pair[1].strip()))
+        found = dict.fromkeys(pairs, LEVELS[NEUTRAL])
+        if asked:
+            probabilities = self._model.entailment([pair[0] for pair in asked], [pair[1] for pair in asked])
+            found |= dict(zip(asked, LEVELS[np.asarray(probabilities).argmax(1)], strict=True))
+        return np.array([found[pair] for pair in pairs], np.int8)
 
-        return {group: measures[group]() for group in self.groups}
+    def _read_levels(self, examples: Sequence[Example]) -> NDArray[np.int8]:
+        """Reads the levels of these pairs by this model from the cache, or computes them.
+
+        The key has the content of both, and the version of words, which choose the parts of long knowledge that a model
+        reads.
+        """
+        key = hashlib.blake2b(f"{WORDS_VERSION}:{self.digest}".encode(), digest_size=16)
+        for example in examples:
+            for text in (example.knowledge, example.response):
+                data = text.encode(errors="surrogatepass")
+                key.update(len(data).to_bytes(8, "little") + data)
+
+        def build(folder: Path) -> None:
+            count = f"{len(examples):,}"
+            log.info("computing entailment with %s for %s responses (cached)", self.entailment, count)
+            np.save(folder / LEVELS_FILE, self._entailment_levels(examples))
+
+        entry = cache_dir("entailment") / key.hexdigest()
+        return cache_entry(entry, build, lambda folder: np.load(folder / LEVELS_FILE))
 
     def release(self) -> None:
         """Frees the entailment model; it is loaded again when it is needed again."""

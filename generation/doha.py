@@ -218,20 +218,16 @@ class DohaForConditionalGeneration(BartForConditionalGeneration):
         loaded: Any = super().from_pretrained(source, output_loading_info=True, **options)
         model, report = loaded
         if cls.__name__ not in (model.config.architectures or []):
-            model.copy_cross_attention()
+            with torch.no_grad():
+                for layer in model.model.decoder.layers:
+                    layer.knowledge_attn.load_state_dict(layer.encoder_attn.state_dict())
+                    layer.knowledge_attn_layer_norm.load_state_dict(layer.encoder_attn_layer_norm.state_dict())
             report["missing_keys"] = {name for name in report["missing_keys"] if SECOND not in name}
         return (model, report) if output_loading_info else model
 
     @classmethod
     def from_config(cls, config: DohaConfig) -> "DohaForConditionalGeneration":
         return cls._from_config(config)
-
-    @torch.no_grad()
-    def copy_cross_attention(self) -> None:
-        """Copies the first cross-attention of every layer, with its norm, to the second."""
-        for layer in self.model.decoder.layers:
-            layer.knowledge_attn.load_state_dict(layer.encoder_attn.state_dict())
-            layer.knowledge_attn_layer_norm.load_state_dict(layer.encoder_attn_layer_norm.state_dict())
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generates as transformers does, with a cache that has room for both cross-attentions."""

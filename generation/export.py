@@ -66,28 +66,26 @@ def _reloaded_in(sidecar: Sidecar) -> str:
     return f"faithkit's {family.loader}" if family.is_internal else "plain transformers"
 
 
-def _usage(settings: Settings, run: RunFolder) -> str:
-    if ARCHITECTURES[settings.architecture].is_internal:
-        return DOHA_USAGE
-    is_seq2seq = settings.layout.kind == SEQ2SEQ
-    tokenizer = load_tokenizer(str(run.hf if run.hf.exists() else run.path))
-    return USAGE.format(
-        loader=ARCHITECTURES[settings.architecture].loader,
-        bos=bos_of(tokenizer),
-        knowledge=KNOWLEDGE,
-        seeker=SEEKER,
-        wizard=WIZARD,
-        end=tokenizer.eos_token if is_seq2seq else WIZARD,
-        max_response_length=settings.layout.max_response_length,
-        cut="" if is_seq2seq else "[inputs.input_ids.shape[1] :]",
-    )
-
-
 def _card(sidecar: Sidecar, run: RunFolder) -> Card:
+    settings, usage = Settings.from_sidecar(sidecar), DOHA_USAGE
+    family = ARCHITECTURES[settings.architecture]
+    if not family.is_internal:
+        is_seq2seq = settings.layout.kind == SEQ2SEQ
+        tokenizer = load_tokenizer(str(run.hf if run.hf.exists() else run.path))
+        usage = USAGE.format(
+            loader=family.loader,
+            bos=bos_of(tokenizer),
+            knowledge=KNOWLEDGE,
+            seeker=SEEKER,
+            wizard=WIZARD,
+            end=tokenizer.eos_token if is_seq2seq else WIZARD,
+            max_response_length=settings.layout.max_response_length,
+            cut="" if is_seq2seq else "[inputs.input_ids.shape[1] :]",
+        )
     return Card(
         title="A faithful generator",
         purpose="A generator for knowledge-grounded dialogue: it answers from a source text and the dialogue history.",
-        usage=_usage(Settings.from_sidecar(sidecar), run),
+        usage=usage,
         pipeline="text-generation",
         limits=LIMITS,
         tags="knowledge-grounded-dialogue, faithfulness",

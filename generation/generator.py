@@ -40,22 +40,6 @@ History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tup
 ROW_HINT = 'give {"knowledge": "...", "history": ["..."]}, or Example records'
 
 
-def as_examples(knowledge: Any, history: Any) -> tuple[bool, list[Example]]:
-    """Makes the examples of one call, and returns whether it is a single turn."""
-    if not is_list(history):
-        raise wrong("history", "a list of turns", history, TURNS_HINT)
-    turns = list(history)
-    if not (turns and all(is_list(turn) for turn in turns)):
-        return True, [as_example(knowledge, turns)]
-    if not is_list(knowledge):
-        hint = "give knowledge as a list too: a text or a list of passages for each history"
-        raise wrong("knowledge", "a list, since history is a list of histories", knowledge, hint)
-    columns = {"knowledge": list(knowledge), "history": turns}
-    check_lengths(columns)
-    every = zip(columns["knowledge"], columns["history"], strict=True)
-    return False, [as_example(*row, f"item {number}") for number, row in enumerate(every)]
-
-
 def as_example(knowledge: Any, history: Any, place: str | None = None) -> Example:
     """Makes the example of one turn, with an id that depends on its texts alone.
 
@@ -76,24 +60,6 @@ def as_example(knowledge: Any, history: Any, place: str | None = None) -> Exampl
         digest.update(len(data).to_bytes(8, "little") + data)
     id_ = f"reply:{digest.hexdigest()}"
     return Example(id=id_, source="reply", split="reply", group=id_, knowledge=text, history=turns, response="")
-
-
-def row_as_example(row: Any, number: int) -> tuple[str, Example]:
-    """Gives a row's id and its example.
-
-    Args:
-        row: An `Example`, or a mapping with `knowledge`, `history` and perhaps `id`.
-        number: Counts rows from 0; the id of a row that has none.
-    """
-    if isinstance(row, Example):
-        return row.id, row
-    place = f"row {number}"
-    if not isinstance(row, Mapping) or "knowledge" not in row or "history" not in row:
-        raise wrong("rows", "mappings that have knowledge and history", row, ROW_HINT, place)
-    id_ = row.get("id", number)
-    if isinstance(id_, bool) or not isinstance(id_, str | int) or id_ == "":
-        raise wrong("id", "text or a whole number", id_, "leave id out: rows are then numbered", place)
-    return str(id_), as_example(row["knowledge"], row["history"], place)
 
 
 CHUNK_SIZE = 1024  # turns that a stream reads together
@@ -228,10 +194,21 @@ class Generator:
         Raises:
             UserError: The history is empty, a text is empty or no text, or the lists differ in length.
         """
-        single, examples = as_examples(knowledge, history)
+        if not is_list(history):
+            raise wrong("history", "a list of turns", history, TURNS_HINT)
+        turns = list(history)
+        if not (turns and all(is_list(turn) for turn in turns)):
+            example = as_example(knowledge, turns)
+            return self._texts([example], decoding, control)[example.id]
+        if not is_list(knowledge):
+            hint = "give knowledge as a list too: a text or a list of passages for each history"
+            raise wrong("knowledge", "a list, since history is a list of histories", knowledge, hint)
+        passages = list(knowledge)
+        check_lengths({"knowledge": passages, "history": turns})
+        rows = enumerate(zip(passages, turns, strict=True))
+        examples = [as_example(*row, f"item {number}") for number, row in rows]
         texts = self._texts(examples, decoding, control)
-        answers = [texts[example.id] for example in examples]
-        return answers[0] if single else answers
+        return [texts[example.id] for example in examples]
 
     @arguments.explain_keywords
     def stream(
@@ -258,7 +235,19 @@ class Generator:
         chunk_size = arguments.read_count("chunk_size", chunk_size) or CHUNK_SIZE
         total, quiet = len(rows) if isinstance(rows, Sized) else None, not arguments.read_flag("progress", progress)
         with tqdm(total=total, desc="answering", disable=quiet, unit="turn") as bar:
-            while part := [row_as_example(row, number) for number, row in islice(numbered, chunk_size)]:
+            while chunk := list(islice(numbered, chunk_size)):
+                part: list[tuple[str, Example]] = []
+                for number, row in chunk:
+                    if isinstance(row, Example):
+                        part.append((row.id, row))
+                        continue
+                    place = f"row {number}"
+                    if not isinstance(row, Mapping) or "knowledge" not in row or "history" not in row:
+                        raise wrong("rows", "mappings that have knowledge and history", row, ROW_HINT, place)
+                    id_ = row.get("id", number)
+                    if isinstance(id_, bool) or not isinstance(id_, str | int) or id_ == "":
+                        raise wrong("id", "text or a whole number", id_, "leave id out: rows are then numbered", place)
+                    part.append((str(id_), as_example(row["knowledge"], row["history"], place)))
                 texts = self._texts([example for _, example in part], decoding, control, bar.update)
                 for id_, example in part:
                     yield Prediction(id=id_, text=texts[example.id])
@@ -302,7 +291,12 @@ class Generator:
         tokens = control_tokens(self.encoder.layout.control, control)
         contexts = self.encoder.contexts(examples, Counter(), [tokens] * len(examples) if tokens else ())
         # An encoder-decoder's decoder reads only its prefix and the answer.
-        self._check_room(decoding, 1 if self.encoder.decoder_prefix else int(contexts.lengths.max(initial=0)))
+        num_read = 1 if self.encoder.decoder_prefix else int(contexts.lengths.max(initial=0))
+        needed = num_read + decoding.max_new_tokens
+        if self.longest is not None and needed > self.longest:
+            problem = f"an answer of {decoding.max_new_tokens} tokens may need {needed} places"
+            hint = f"set decoding.max_new_tokens={max(1, self.longest - num_read)} or less"
+            raise UserError(f"{problem}; the model has {self.longest}", hint=hint)
         prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
         place = {example.id: number for number, example in enumerate(examples)}
         found: list[dict[int, Candidate]] = [{} for _ in examples]
@@ -313,14 +307,6 @@ class Generator:
             if advance and len(samples) == decoding.num_samples:
                 advance(1)
         return [[samples[number] for number in range(decoding.num_samples)] for samples in found]
-
-    def _check_room(self, decoding: Decoding, num_read: int) -> None:
-        """Refuses answers that may need more places than the model has."""
-        needed = num_read + decoding.max_new_tokens
-        if self.longest is not None and needed > self.longest:
-            problem = f"an answer of {decoding.max_new_tokens} tokens may need {needed} places"
-            hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + self.longest)} or less"
-            raise UserError(f"{problem}; the model has {self.longest}", hint=hint)
 
     def _texts(
         self,

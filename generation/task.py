@@ -23,7 +23,7 @@ from faithkit.fast.batch_planning import plan_batches
 from faithkit.fast.packing import use_packed_attention
 from faithkit.fast.sequence_attention import replace_dropout
 from faithkit.fast.t5_layers import speed_up
-from faithkit.records import Example, Prediction
+from faithkit.records import Example
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
@@ -38,7 +38,7 @@ from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
 from generation.options import GeneratorOptions
 from generation.settings import Settings
-from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
+from generation.weights import ARCHITECTURES, load_generator, starts_with
 
 PREFIX = "feature: "  # of the columns
 
@@ -200,7 +200,12 @@ class GeneratorTask:
             dropout=options.dropout,
             attention_dropout=options.attention_dropout,
         )
-        check_length(model, self.turns.layout, options.weights)
+        longest = getattr(model.config, "max_position_embeddings", None)  # T5's positions are relative: no limit
+        for name in ("max_length", "max_response_length"):
+            length = getattr(options, name)
+            if longest is not None and length > longest:
+                problem = f"model.{name} is {length}, but this model has {longest} places"
+                raise UserError(problem, place=options.weights, hint=f"set model.{name}={longest} or less")
         starts_with(model, self.tokenizer, self.turns.decoder_prefix)
         if self.turns.is_packed and not use_packed_attention(model):
             name = type(model).__name__
@@ -251,20 +256,20 @@ class GeneratorTask:
                 continue
             number = training.num_examples
             shown = examples[:: max(1, len(examples) // number)][:number] if number else []
-            answers = {answer.id: answer.text for answer in _answer(training, shown)}
-            origin = Provenance.of(name, examples, training.models)
-            options: dict[str, Any] = {
-                "title": f"test/{name}",
-                "num_resamples": training.num_resamples,
-                "origin": origin,
-            }
-            reports[name].append(perplexity_report(examples, np.stack(rows), answers, **options))
+            answers: dict[str, str] = {}
+            if shown:
+                # What was trained in shards may not fit a GPU.
+                in_shards = is_in_shards(training.module)
+                device = "cpu" if in_shards else str(training.trainer.strategy.root_device)
+                found = Generator.load(training.run.hf, device=device).predict_examples(shown)
+                answers = {answer.id: answer.text for answer in found}
+            report = perplexity_report(
+                examples,
+                np.stack(rows),
+                answers,
+                title=f"test/{name}",
+                num_resamples=training.num_resamples,
+                origin=Provenance.of(name, examples, training.models),
+            )
+            reports[name].append(report)
         return reports
-
-
-def _answer(training: FinishedTraining[DataModule], examples: Sequence[Example]) -> list[Prediction]:
-    """Generates answers with the model of hf/; on the CPU if it was trained in shards, and may not fit a GPU."""
-    if not examples:
-        return []
-    device = "cpu" if is_in_shards(training.module) else str(training.trainer.strategy.root_device)
-    return list(Generator.load(training.run.hf, device=device).predict_examples(examples))

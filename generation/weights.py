@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from data_modules.encoding.sequence_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from data_modules.encoding.sequence_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD
 from faithkit.errors import UserError
 from faithkit.weights.load import check_vocabulary, load_config, load_model, override, read_config
 from faithkit.weights.resolve import loading
@@ -82,24 +82,34 @@ def load_generator(
     family = ARCHITECTURES[architecture]
     with loading(weights) as folder:
         config_class = family.config_class  # loads the module of a family of ours, which makes its type known
-        _check_family(folder, weights, architecture)
+        names = model_names(folder)
+        fitting = families_of(names)
+        if architecture not in fitting:
+            hint = (
+                f"these weights are for {ARCHITECTURES[fitting[0]].choice}"
+                if fitting
+                else "choose one that writes text"
+            )
+            raise UserError(f"{', '.join(names)} is not a {architecture} model", place=weights, hint=hint)
         config = load_config(config_class, folder)
-        _name_markers(config, tokenizer)
+        # DoHA looks for the markers itself.
+        override(config, ["knowledge_token_id"], tokenizer.convert_tokens_to_ids(KNOWLEDGE))
+        override(config, ["speaker_token_ids"], tokenizer.convert_tokens_to_ids([SEEKER, WIZARD]))
         override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
         override(config, ATTENTION_DROPOUTS, attention_dropout)
         model = load_model(family.model_class, folder, config=config)
         check_vocabulary(model, tokenizer, folder, new=new_tokens)
-        _add_tokens(model, len(tokenizer), new_tokens)
+    sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+    # T5's config says tied whatever the weights are, and resizing would believe it.
+    model.config.tie_word_embeddings = sides[0] is sides[1]
+    if len(tokenizer) > len(sides[0]):  # some models have more rows than their tokenizer has tokens
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+    with torch.no_grad():
+        for token, words in new_tokens.items():
+            for rows in sides if sides[0] is not sides[1] else sides[:1]:
+                rows[token] = rows[list(words)].mean(0)
     return model
-
-
-def check_length(model: Any, layout: TurnLayout, weights: str) -> None:
-    """Refuses sequences longer than the model's positions; T5's are relative and have no limit."""
-    longest = getattr(model.config, "max_position_embeddings", None)
-    for name in ("max_length", "max_response_length"):
-        if longest is not None and getattr(layout, name) > longest:
-            problem = f"model.{name} is {getattr(layout, name)}, but this model has {longest} places"
-            raise UserError(problem, place=weights, hint=f"set model.{name}={longest} or less")
 
 
 def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> None:
@@ -127,32 +137,3 @@ def families_of(names: Sequence[str]) -> list[str]:
     if DOHA in names:
         return ["doha"]
     return [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
-
-
-def _check_family(folder: str, weights: str, architecture: str) -> None:
-    names = model_names(folder)
-    fitting = families_of(names)
-    if architecture not in fitting:
-        hint = f"these weights are for {ARCHITECTURES[fitting[0]].choice}" if fitting else "choose one that writes text"
-        raise UserError(f"{', '.join(names)} is not a {architecture} model", place=weights, hint=hint)
-
-
-def _name_markers(config: Any, tokenizer: Any) -> None:
-    """Writes the ids of the markers into the config of a model that looks for them itself (DoHA)."""
-    ids = tokenizer.convert_tokens_to_ids
-    override(config, ["knowledge_token_id"], ids(KNOWLEDGE))
-    override(config, ["speaker_token_ids"], ids([SEEKER, WIZARD]))
-
-
-def _add_tokens(model: Any, num_tokens: int, new_tokens: Mapping[int, Sequence[int]]) -> None:
-    """Grows the embeddings to the tokenizer's size and starts each new one as the mean of its words'."""
-    sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
-    # T5's config says tied whatever the weights are, and resizing would believe it.
-    model.config.tie_word_embeddings = sides[0] is sides[1]
-    if num_tokens > len(sides[0]):  # some models have more rows than their tokenizer has tokens
-        model.resize_token_embeddings(num_tokens, mean_resizing=False)
-        sides = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
-    with torch.no_grad():
-        for token, words in new_tokens.items():
-            for rows in sides if sides[0] is not sides[1] else sides[:1]:
-                rows[token] = rows[list(words)].mean(0)

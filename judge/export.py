@@ -94,7 +94,10 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
     with loading(str(folder)) as source:
         reloaded = load_model(AutoModelForCausalLM, source).eval()
         tokens = MessageTokens(load_tokenizer(source))
-    reference = _reference(run, reloaded)
+    merged = (stored_adapters(str(one)) for one in (run.path, run.adapter) if is_adapter(one))
+    adapters = next(filter(None, merged), None)
+    # For a folder without its run this is the folder's model.
+    reference = trained_model(reloaded, run) if adapters is None else _merge_adapters(adapters)
     template = Settings.from_sidecar(sidecar).template
     count, largest = 0, 0.0
     for ids in tokens.prompts([template.messages(example) for example in EXAMPLES]):
@@ -103,11 +106,3 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
             found, expected = (model(input_ids=batch, use_cache=False).logits for model in (reloaded, reference))
         count, largest = count + found.numel(), max(largest, float((found - expected).abs().max()))
     return count, largest
-
-
-def _reference(run: RunFolder, reloaded: Any) -> Any:
-    """Returns the trained model; for a folder without its run the folder's model."""
-    for folder in (run.path, run.adapter):
-        if is_adapter(folder) and (adapters := stored_adapters(str(folder))):
-            return _merge_adapters(adapters)
-    return trained_model(reloaded, run)

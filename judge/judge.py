@@ -205,14 +205,19 @@ class Judge:
         """Yields one prediction for each example, in order; `text` is the reply, or the reason for its absence."""
         examples = read_examples(examples)
         arguments.read_flag("progress", progress)
-        asking = self.asking
+        asking, options = self.asking, self.options
+        decoding = Decoding(max_new_tokens=options.max_new_tokens or asking.new_tokens)
+        if options.num_samples > 1:
+            decoding = replace(
+                decoding, strategy=NUCLEUS, top_p=1.0, temperature=options.temperature, num_samples=options.num_samples
+            )
         found = weigh_or_write(
             self.engine,
             examples,
             self.prompts.messages,
-            asking.choices if self.options.num_samples == 1 else None,
-            self._decoding,
-            None if self.options.written else asking.form,
+            asking.choices if options.num_samples == 1 else None,
+            decoding,
+            None if options.written else asking.form,
             always_write=not self.weighs,
             title="judging" if progress else None,
         )
@@ -225,20 +230,6 @@ class Judge:
         options = self.options
         is_verdict = options.ask == DEFAULT.ask and self.asking.choices is not None
         return is_verdict and options.num_samples == 1 and not options.written
-
-    @property
-    def _decoding(self) -> Decoding:
-        options = self.options
-        new_tokens = options.max_new_tokens or self.asking.new_tokens
-        if options.num_samples == 1:
-            return Decoding(max_new_tokens=new_tokens)
-        return Decoding(
-            strategy=NUCLEUS,
-            top_p=1.0,
-            temperature=options.temperature,
-            num_samples=options.num_samples,
-            max_new_tokens=new_tokens,
-        )
 
     def _make_prediction(self, example: Example, answered: Answered) -> Prediction:
         """Makes the prediction from the result of one prompt."""
@@ -276,7 +267,7 @@ class Judge:
 
 
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
-    place, name = f"item {number}", str(number)
+    name, place = str(number), f"item {number}"
     turns = [history] if isinstance(history, str) else history
     # Judges also read dialogues without knowledge.
     is_empty = knowledge is None or (isinstance(knowledge, str) and not knowledge.strip()) or knowledge in ([], ())

@@ -97,10 +97,6 @@ class PromptTemplate:
         instruction, question = self._parts
         return _fill([*instruction, *question], example, self.examples)
 
-    def fill_question(self, example: Example) -> str:
-        """Fills the part from the first field on, which few-shot examples repeat."""
-        return _fill(self._parts[1], example, "")
-
     @property
     def _parts(self) -> tuple[list[str], list[str]]:
         return split_instruction(self.text, (RESPONSE, *OPTIONAL_FIELDS))
@@ -243,7 +239,9 @@ def build_prompts(options: AskOptions, shots: Sequence[Example] = ()) -> Prompts
 
 def with_shots(template: PromptTemplate, shots: Sequence[Example]) -> PromptTemplate:
     """Adds examples to a prompt."""
-    return replace(template, examples=join_examples([(template.fill_question(one), one.target or "") for one in shots]))
+    # Each example repeats the prompt from its first field on.
+    filled = [(_fill(template._parts[1], one, ""), one.target or "") for one in shots]
+    return replace(template, examples=join_examples(filled))
 
 
 def shots_file(name: str, folder: str | None) -> Path | None:

@@ -215,18 +215,14 @@ class Asker:
             always_write=self.written,
             title=self.question.prompt if progress else None,
         )
-        for _, answered in found:
-            yield self._answer(answered)
-
-    def _answer(self, answered: Answered) -> Answer:
-        weighed, written = answered
         first, second = self.question.choices
-        probability = weighed.probabilities.get(first) if weighed else None
-        if written is not None:
-            text = written.texts[0] if written.texts else written.problem
-            choice = self.question.parse(text) if written.texts else None
-            return Answer(choice=choice, probability=probability, text=text)
-        assert weighed is not None, "every question gets a reply"
-        if probability is None:
-            return Answer(choice=None, text=weighed.problem)
-        return Answer(choice=first if probability >= 0.5 else second, probability=probability)
+        for _, (weighed, written) in found:
+            probability = weighed.probabilities.get(first) if weighed else None
+            if written is not None:
+                text = written.texts[0] if written.texts else written.problem
+                choice = self.question.parse(text) if written.texts else None
+                yield Answer(choice=choice, probability=probability, text=text)
+                continue
+            assert weighed is not None, "every question gets a reply"
+            choice = None if probability is None else first if probability >= 0.5 else second
+            yield Answer(choice=choice, probability=probability, text=weighed.problem if probability is None else "")

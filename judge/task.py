@@ -80,15 +80,6 @@ class Adapters:
     config: Any
     build: Callable[[], Any]
 
-    @classmethod
-    def on(cls, weights: str, model: Any, build: Callable[[], Any]) -> "Adapters":
-        """Describes the adapters of a model that peft wraps.
-
-        Args:
-            weights: The name of the base in the configuration.
-        """
-        return cls(describe_model(resolve(weights)).weights, model.peft_config[NAME], build)
-
     @staticmethod
     def select(state: Mapping[str, Any]) -> dict[str, Any]:
         """Selects the tensors of the adapters."""
@@ -210,12 +201,15 @@ class JudgementEncoder(Encoder):
                 prompts[place] = self._encode_shortened(example, self.max_length - len(reply), counts)
         context, response = (Ragged.from_lists([ids.tolist() for ids in rows]) for rows in (prompts, replies))
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
+        # A family has the same prompt before the response.
+        parts = [[e.knowledge, *(f"{turn.speaker}\0{turn.text}" for turn in e.history)] for e in examples]
+        families = [group_hash("\0\0".join(texts)) for texts in parts]
         return {
             "context": context,
             "response": response,
             "length": (context.lengths + response.lengths).astype(np.int32),
             "label": np.array(labels, np.int8),
-            "family": np.array([_family(example) for example in examples], np.uint64),
+            "family": np.array(families, np.uint64),
         }
 
     def _encode_shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
@@ -242,29 +236,6 @@ class JudgementEncoder(Encoder):
             pad_id = filler_token(self.tokens.tokenizer)
             batch = causal_batch(context, response, pad_id=pad_id, packed=self.packed)
         return batch | {"label": columns["label"]}
-
-
-def _family(example: Example) -> int:
-    """Hashes the part of the prompt before the response."""
-    turns = [f"{turn.speaker}\0{turn.text}" for turn in example.history]
-    return group_hash("\0\0".join([example.knowledge, *turns]))
-
-
-def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float | None) -> Any:
-    """Loads a causal model in fp32 for training.
-
-    Raises:
-        UserError: It is an encoder-decoder, its positions are too few, or it cannot be found.
-    """
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    with loading(weights) as source:
-        config = load_config(AutoConfig, source)
-        check_places(config, weights, max_length, "model.max_length")
-        override(config, DROPOUTS, dropout)
-        model = load_model(AutoModelForCausalLM, source, config=config)
-        check_vocabulary(model, tokenizer, source)
-    return model
 
 
 class JudgeTask:
@@ -305,14 +276,28 @@ class JudgeTask:
         assert self.asking.choices is not None, "a trainable reply begins with its verdict"
         begin, (hallucinated, faithful) = self.encoder.tokens.choices(self.asking.choices)
         verdict = (len(begin), hallucinated, faithful)
-        adapters = Adapters.on(self.options.weights, model, self._load_model) if self.options.lora_rank else None
+        adapters = None
+        if self.options.lora_rank:
+            base = describe_model(resolve(self.options.weights)).weights
+            adapters = Adapters(base, model.peft_config[NAME], self._load_model)
         about: dict[str, Any] = {"num_steps": num_steps, "dataset": dataset, "seed": seed}
         return JudgeModule(model, self.optimizer, verdict=verdict, adapters=adapters, **about)
 
     def _load_model(self) -> Any:
-        """Loads the initial model, with new adapters if only these are trained."""
+        """Loads the initial model in fp32, with new adapters if only these are trained.
+
+        Raises:
+            UserError: It is an encoder-decoder, its positions are too few, or it cannot be found.
+        """
+        from transformers import AutoConfig
+
         options = self.options
-        model = load_causal(options.weights, self.tokenizer, max_length=options.max_length, dropout=options.dropout)
+        with loading(options.weights) as source:
+            config = load_config(AutoConfig, source)
+            check_places(config, options.weights, options.max_length, "model.max_length")
+            override(config, DROPOUTS, options.dropout)
+            model = load_model(self.model_class, source, config=config)
+            check_vocabulary(model, self.tokenizer, source)
         if options.packed and not use_packed_attention(model):
             name = type(model).__name__
             raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
@@ -336,44 +321,37 @@ class JudgeTask:
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Judge]:
         """Fits temperature and threshold on the verdicts' probabilities of the validation rows."""
         model.set_attn_implementation("sdpa")
-        judge = self._build_judge(model)
-        rows = Batches(training.data.subsets["validation"], self.encoder)
-        odds = self._compute_odds(training, judge, rows)
-        gold = np.array([example.label == HALLUCINATED for example in training.validation], np.int8)
-        judge.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
-        settings = Settings(
-            ask=self.options.ask,
-            template=self.encoder.template,
-            max_length=self.options.max_length,
-            calibration=judge.calibration,
-            origin={**training.origin, **baseline_thresholds(training.validation)},
-        )
-        return Calibrated(predictor=judge, sidecar=settings.to_sidecar(), examples=training.validation, fit=fit)
-
-    def _build_judge(self, model: Any) -> Judge:
-        tokens = self.encoder.tokens
-        pad_id = filler_token(self.tokenizer)
-        engine = TransformersEngine(model, eos_id=self.tokenizer.eos_token_id, pad_id=pad_id)
-        window = check_places(model.config, self.options.weights, None)
+        tokens, options = self.encoder.tokens, self.options
+        eos_id, pad_id = self.tokenizer.eos_token_id, filler_token(self.tokenizer)
+        engine = TransformersEngine(model, eos_id=eos_id, pad_id=pad_id)
+        window = check_places(model.config, options.weights, None)
         local = LocalTextEngine(engine, tokens, window=window, identity="in training")
-        return Judge(local, AskOptions(ask=self.options.ask), template=self.encoder.template)
-
-    def _compute_odds(self, training: FinishedTraining[DataModule], judge: Judge, rows: Batches) -> NDArray[np.float64]:
-        """Computes the verdicts' log-odds of all rows from their cached prompts; each process computes its part."""
+        judge = Judge(local, AskOptions(ask=options.ask), template=self.encoder.template)
+        rows = Batches(training.data.subsets["validation"], self.encoder)
         assert self.asking.choices is not None
-        begin, verdict_tokens = self.encoder.tokens.choices(self.asking.choices)
+        begin, verdict_tokens = tokens.choices(self.asking.choices)
 
-        def compute_part(part: NDArray[np.int64]) -> list[float]:
+        def compute_odds(part: NDArray[np.int64]) -> list[float]:
+            """Computes the verdicts' log-odds from the cached prompts."""
             contexts = rows.columns(part)["context"]
             assert isinstance(contexts, Ragged)
             prompts = [
                 Prompt(str(place), np.append(contexts.row(place), begin).astype(np.int32)) for place in range(len(part))
             ]
-            engine: Any = judge.engine
-            found = dict(engine.engine.next_probabilities(prompts, verdict_tokens))
+            found = dict(engine.next_probabilities(prompts, verdict_tokens))
             return [float(logit([found[prompt.id][0]])[0]) for prompt in prompts]
 
-        return np.array(training.divide_work(len(rows), compute_part))
+        odds = np.array(training.divide_work(len(rows), compute_odds))
+        gold = np.array([example.label == HALLUCINATED for example in training.validation], np.int8)
+        judge.calibration, fit = ScoreCalibration.fit(odds, gold, options.threshold_aim)
+        settings = Settings(
+            ask=options.ask,
+            template=self.encoder.template,
+            max_length=options.max_length,
+            calibration=judge.calibration,
+            origin={**training.origin, **baseline_thresholds(training.validation)},
+        )
+        return Calibrated(predictor=judge, sidecar=settings.to_sidecar(), examples=training.validation, fit=fit)
 
     def predict(self, training: FinishedTraining[DataModule], judge: Judge, subset: Subset) -> list[Prediction]:
         """Judges a test subset as in inference; each process judges its part."""

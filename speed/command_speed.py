@@ -6,8 +6,6 @@ python -m speed.command_speed
 """
 
 import sys
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
 
@@ -29,19 +27,17 @@ REFUSED = {
 def main() -> None:
     """Times each group of commands."""
     options = BenchmarkParser(__doc__, rounds=5).parse()
-    helped = {f"{name} --help": (name, "--help") for name in ("train.py", "evaluate.py", "export.py")}
-    time_commands("Help", helped, 0, options)
-    time_commands("Refused command lines", REFUSED, 2, options)
-
-
-def time_commands(title: str, commands: Mapping[str, Sequence[str]], exit_code: int, options: Namespace) -> None:
-    """Times processes that end with an exit code."""
+    helped: dict[str, tuple[str, ...]] = {
+        f"{name} --help": (name, "--help") for name in ("train.py", "evaluate.py", "export.py")
+    }
     base = "import hydra"
-    sides = {base: partial(run_process, [sys.executable, "-c", base])}
-    sides |= {name: partial(run_process, [sys.executable, *command], exit_code) for name, command in commands.items()}
-    taken = alternate(sides, options.rounds, warm_up=True)
-    rows = [[name, f"{median(seconds):.3f}", Ratio.of(seconds, taken[base])] for name, seconds in taken.items()]
-    write_results(title, table(["process", "CPU-seconds", "times `import hydra`"], rows), quick=options.quick)
+    for title, commands, exit_code in (("Help", helped, 0), ("Refused command lines", REFUSED, 2)):
+        sides = {base: partial(run_process, [sys.executable, "-c", base])}
+        for name, command in commands.items():
+            sides[name] = partial(run_process, [sys.executable, *command], exit_code)
+        taken = alternate(sides, options.rounds, warm_up=True)
+        rows = [[name, f"{median(seconds):.3f}", Ratio.of(seconds, taken[base])] for name, seconds in taken.items()]
+        write_results(title, table(["process", "CPU-seconds", "times `import hydra`"], rows), quick=options.quick)
 
 
 if __name__ == "__main__":

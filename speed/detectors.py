@@ -1,6 +1,7 @@
 """Loads the critic and the tagger that benchmarks are given, and runs them in all precisions."""
 
 import argparse
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,9 @@ import torch
 
 from critic import Critic, Tagger
 from critic.runtime.onnx_model import ONNX
+from faithkit.files.cache import cache_dir
 from faithkit.records import Example, Prediction
 from speed.measure import BenchmarkParser, require, run_process
-from speed.samples import load_demo_critic
 
 CLASSES: Mapping[str, Any] = {"critic": Critic, "tagger": Tagger}
 PRECISIONS = ("32-true", "bf16", "int8")
@@ -34,7 +35,14 @@ class DetectorParser(BenchmarkParser):
         options = super().parse()
         torch.set_num_threads(1)
         options.checkpoints = {kind: path for kind in CLASSES if (path := getattr(options, kind))}
-        options.checkpoints = options.checkpoints or {"critic": load_demo_critic()}
+        if not options.checkpoints:
+            run = cache_dir("speed") / "critic"
+            if not (run / "hf").exists():
+                print("training the demo's critic (once, minutes)", file=sys.stderr, flush=True)
+                shutil.rmtree(run, ignore_errors=True)  # left by an interrupted training
+                training = ["model=critic", "trainer=cpu", "callbacks.progress_bar=false", f"run_dir={run}"]
+                run_process([sys.executable, "train.py", *training])
+            options.checkpoints = {"critic": str(run)}
         return options
 
 

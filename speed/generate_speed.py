@@ -12,6 +12,7 @@ python -m speed.generate_speed --models smollm2-135m --prompts judge
 """
 
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from transformers import GenerationConfig
 
+from data_modules.embedded.corpus import generate as generate_examples
 from faithkit.fast.hardware import place_model
 from faithkit.inference.decoding import Decoding, Engine, Prompt
 from faithkit.inference.text import LocalOptions
@@ -27,11 +29,13 @@ from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
 from generation.build_engine import load_checkpoint, load_weights
+from judge.options import AskOptions
+from judge.prompt import build_prompts, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
-from speed.plain_transformers import Texts, generate
-from speed.samples import NUM_SHOTS, make_prompts
 
+Texts = dict[str, tuple[int, ...]]  # token ids by the prompt's id
 BATCH_SIZE = 16
+NUM_SHOTS = 3  # examples in a judge's prompt
 BATCHED, SINGLE, OURS, VLLM = (
     f"generate, batches of {BATCH_SIZE}",
     "generate, one at a time",
@@ -63,7 +67,16 @@ def main() -> None:
 def compare(name: str, options: Namespace) -> None:
     """Times the sides of one model in turns, compares their tokens, and writes a section."""
     loaded = load_checkpoint(resolve(name))
-    prompts = make_prompts(loaded.encoder, options.prompts, options.items)
+    examples = list(generate_examples("test", options.items))
+    if options.prompts == "judge":
+        shots = draw_shots(list(generate_examples("train", 64)), "judgement", NUM_SHOTS, seed=0)
+        template = build_prompts(AskOptions(ask="judgement"), shots)
+        write_ids = partial(loaded.encoder.tokenizer.apply_chat_template, return_dict=False, add_generation_prompt=True)
+        every = [write_ids(template.messages(example)) for example in examples]
+    else:
+        contexts = loaded.encoder.contexts(examples, Counter())
+        every = [contexts.row(place) for place in range(len(examples))]
+    prompts = [Prompt(example.id, np.array(ids, np.int32)) for example, ids in zip(examples, every, strict=True)]
     lengths = np.array([len(prompt.ids) for prompt in prompts])
     sides = build_sides(loaded, DECODING.get(name, Decoding()), options, longest=int(lengths.max()))
     counts = {BATCHED: options.batched, SINGLE: options.single}
@@ -113,6 +126,27 @@ def build_sides(
 
     sides = {BATCHED: partial(run, BATCH_SIZE), SINGLE: partial(run, 1)}
     return sides | {side: partial(write, engine) for side, engine in engines.items()}
+
+
+def generate(
+    model: Any, tokenizer: Any, decoding: Decoding, start_id: int | None, batch_size: int, prompts: Sequence[Prompt]
+) -> Texts:
+    """Runs transformers' `generate` in batches of the given order, padded at the side that the model needs."""
+    seq2seq, eos_id = model.config.is_encoder_decoder, tokenizer.eos_token_id
+    special = {"eos_token_id": eos_id, "pad_token_id": tokenizer.pad_token_id, "decoder_start_token_id": start_id}
+    limits = {"max_new_tokens": decoding.max_new_tokens, "min_new_tokens": decoding.min_new_tokens or None}
+    settings = GenerationConfig(**limits, **special, do_sample=False)
+    tokenizer.padding_side = "right" if seq2seq else "left"
+    texts: Texts = {}
+    for begin in range(0, len(prompts), batch_size):
+        part = prompts[begin : begin + batch_size]
+        padded = tokenizer.pad({"input_ids": [prompt.ids.tolist() for prompt in part]}, return_tensors="pt")
+        written = model.generate(**padded, generation_config=settings)[
+            :, 1 if seq2seq else padded["input_ids"].shape[1] :
+        ]
+        for prompt, row in zip(part, written.tolist(), strict=True):
+            texts[prompt.id] = tuple(row[: row.index(eos_id)] if eos_id in row else row)
+    return texts
 
 
 if __name__ == "__main__":

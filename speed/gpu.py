@@ -113,7 +113,7 @@ def count_flops(num_weights: int, config: Any, lengths: NDArray[Any]) -> float:
     return float(2 * (num_weights * lengths.sum() + attention))
 
 
-def measure_matrix_rate(device: str, size: int, seconds: float = 1.0) -> float:
+def measure_matrix_rate(device: str, size: int) -> float:
     """Measures the FLOP/s of BF16 matrix products: the best of five runs, because it serves as the ceiling."""
     left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
 
@@ -126,5 +126,5 @@ def measure_matrix_rate(device: str, size: int, seconds: float = 1.0) -> float:
         return time.perf_counter() - begin
 
     multiply(1)  # the first one chooses the kernel
-    count = max(1, int(seconds / 5 / max(multiply(1), 1e-6)))
+    count = max(1, int(0.2 / max(multiply(1), 1e-6)))  # of a run of 0.2 seconds
     return 2 * size**3 * count / min(multiply(count) for _ in range(5))

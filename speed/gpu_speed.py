@@ -14,7 +14,6 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -63,14 +62,40 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
     kind, is_training = title.split(",")[0], title.endswith("training")
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = load_tokenizer(write_tokenizer(Path(folder)))
-        config, num_weights, num_layers = write_model(title.split(":")[0], folder, tokenizer, options)
+        _, model_class, sizes, _ = gpu.RECIPES[title.split(":")[0]]
+        others = {
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+            "id2label": dict(enumerate(LABELS)),
+        }
+        shape, num_layers = gpu.make_config(model_class, sizes, quick=options.quick, bytes_per_weight=BYTES, **others)
+        torch.manual_seed(0)
+        with torch.device(options.device):
+            model = model_class(shape).to(torch.bfloat16)
+        model.save_pretrained(folder)
+        config, num_weights = model.config, gpu.count_weights(model)
+        del model
         judged, size = read_examples(build_source("halludial", "embedded"), "train", ReadReport()), options.examples
         examples = make_pairs(tokenizer, size) if kind == "critic" else list(islice(judged, size // 16))
-        task, critic = build_task(kind, folder), partial(Critic.load, folder, device=options.device, precision="bf16")
-        run = partial(train, kind, task) if is_training else partial(score, critic())
-        run(examples[: max(8, len(examples) // 8)], options.device)
+        optimizer = {"lr": LR, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linear"}
+        # Each row of a judge is read whole.
+        task_class, given = (CriticTask, {}) if kind == "critic" else (JudgeTask, {"share_beginnings": False})
+        task: Any = task_class(optimizer=optimizer, model={"weights": folder, "max_length": LENGTH[kind], **given})
+        critic = None if is_training else Critic.load(folder, device=options.device, precision="bf16")
+
+        def run(some: list[Example]) -> float:
+            """Trains one epoch, or scores; returns the seconds."""
+            if critic is None:
+                build = lambda _, **about: task.module(seed=0, **about)  # noqa: E731
+                about: dict[str, Any] = {"precision": PRECISION, "monitor": "macro_f1", "device": options.device}
+                return train_one_epoch(task.encoder, build, some, BATCH_SIZE[kind], LR, **about)[1]
+            begin = time.perf_counter()
+            critic.score([example.knowledge for example in some], [example.response for example in some])
+            return time.perf_counter() - begin
+
+        run(examples[: max(8, len(examples) // 8)])
         gpu.reset_peak(options.device)
-        seconds = run(examples, options.device)
+        seconds = run(examples)
     lengths = task.encoder.encode(examples, Counter())["length"]
     flops = gpu.count_flops(num_weights, config, lengths) * (3 if is_training else 1) / seconds
     rates = [f"{amount / seconds:,.0f}" for amount in (len(lengths), lengths.sum())]
@@ -78,39 +103,6 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
     cells = [title, f"{config.num_hidden_layers} of {num_layers}", *rates, *shares, gpu.peak_gib(options.device)]
     print(*cells, sep=", ", file=sys.stderr, flush=True)
     return cells
-
-
-def write_model(recipe: str, folder: str, tokenizer: Any, options: Namespace) -> tuple[Any, int, int]:
-    """Writes a model with random weights; returns its configuration, its weights, and the layers that it would have."""
-    _, model_class, sizes, _ = gpu.RECIPES[recipe]
-    others = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "id2label": dict(enumerate(LABELS))}
-    config, num_layers = gpu.make_config(model_class, sizes, quick=options.quick, bytes_per_weight=BYTES, **others)
-    torch.manual_seed(0)
-    with torch.device(options.device):
-        model = model_class(config).to(torch.bfloat16)
-    model.save_pretrained(folder)
-    return model.config, gpu.count_weights(model), num_layers
-
-
-def build_task(kind: str, folder: str) -> Any:
-    """Builds the task of `train.py`; each row of a judge is read whole."""
-    optimizer = {"lr": LR, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linear"}
-    task, others = (CriticTask, {}) if kind == "critic" else (JudgeTask, {"share_beginnings": False})
-    return task(optimizer=optimizer, model={"weights": folder, "max_length": LENGTH[kind], **others})
-
-
-def train(kind: str, task: Any, examples: list[Example], device: str) -> float:
-    """Trains one epoch; returns its seconds."""
-    about: dict[str, Any] = {"precision": PRECISION, "monitor": "macro_f1", "device": device}
-    build = lambda _, **about: task.module(seed=0, **about)  # noqa: E731
-    return train_one_epoch(task.encoder, build, examples, BATCH_SIZE[kind], LR, **about)[1]
-
-
-def score(critic: Critic, examples: list[Example], _: str) -> float:
-    """Scores examples; returns the seconds."""
-    begin = time.perf_counter()
-    critic.score([example.knowledge for example in examples], [example.response for example in examples])
-    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ python -m speed.growth_speed [--rows 1000000]      a table of more than 100,000 
 """
 
 import csv
+import os
+import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 from data_modules.embedded.corpus import generate
-from speed.measure import BenchmarkParser, measure_processes, run_process, table, write_results
+from speed.measure import ROOT, BenchmarkParser, run_process, table, write_results
 
 # Rows of the table, words of a context, rows at a time, and processes that each score the table, where another grows.
 FIXED = {"rows": 8_192, "words": 20, "batch": 2_048, "processes": 1}
@@ -33,7 +34,6 @@ STARTS = {"rows": {"rows": 1}, "words": {"words": 1}, "batch": {"rows": 1}}  # e
 START = 0  # in place of a size
 MAX_REPEATED = 100_000  # rows of a table that every round scores
 Floats = NDArray[np.float64]
-Points = Mapping[int, Sequence[tuple[float, float]]]  # CPU-seconds and peak MiB by size
 
 
 def main() -> None:
@@ -41,13 +41,14 @@ def main() -> None:
     parser = BenchmarkParser(__doc__, rounds=3, rows=100_000, words=10_000, batch=1_024, processes=4)
     parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
     options = parser.parse()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         # In another process: the peak that Linux counts for a process begins with its parent's.
         code = f"from speed.samples import write_critic; write_critic({str(folder / 'critic')!r})"
         run_process([sys.executable, "-c", code])
         for axis in options.axes:
-            (factor, first), points = AXES[axis], defaultdict[int, list[tuple[float, float]]](list)
+            factor, first = AXES[axis]
+            points = defaultdict[int, list[tuple[float, float]]](list)  # CPU-seconds and peak MiB by size
             sizes = [START] * (axis in STARTS)
             sizes += [size for power in range(20) if (size := first * factor**power) <= getattr(options, axis)]
             for number in range(options.rounds):
@@ -55,11 +56,28 @@ def main() -> None:
                     if not points[size] or size <= MAX_REPEATED:
                         points[size].append(score(folder, axis, size))
                         print(f"  {axis}: {size:,}: {points[size][-1]}", file=sys.stderr, flush=True)
-            write_axis(axis, points, quick=options.quick)
+            rows = [
+                [f"{size:,}", *(f"{median(side):.1f}" for side in zip(*points[size], strict=True))] for size in points
+            ]
+            if axis in STARTS:
+                rows[0][0] = "(start)"
+            others = {**FIXED, **LONG_ROWS.get(axis, {})}.items()
+            fixed = ", ".join(f"{name} {value:,}" for name, value in others if name != axis)
+            lines = [
+                f"`faithkit score` with a random critic of 2 layers of 32; {fixed}.",
+                table([axis, "CPU-seconds", "peak MiB"], rows),
+            ]
+            grown = [(size, *pair) for size, pairs in points.items() if size != START for pair in pairs]
+            if len(grown) > 3:
+                counts, seconds, mib = np.array(grown, float).T
+                start = median(taken for taken, _ in points[START]) if axis in STARTS else 0.0
+                exponents = fit_exponent(counts, seconds, start), fit_exponent(counts, mib)
+                lines.append(f"Exponent of time: {exponents[0]}; of memory: {exponents[1]}.")
+            write_results(f"Growth: {axis}", *lines, quick=options.quick)
 
 
 def score(folder: Path, axis: str, size: int) -> tuple[float, float]:
-    """Scores a table of a size; returns CPU-seconds and peak MiB."""
+    """Scores a table of a size; returns the CPU-seconds of all processes and the largest peak in MiB."""
     varied = STARTS[axis] if size == START else {axis: size}
     made = {**FIXED, **LONG_ROWS.get(axis, {}), **varied}
     path = folder / "rows.csv"
@@ -67,26 +85,19 @@ def score(folder: Path, axis: str, size: int) -> tuple[float, float]:
     command = [sys.executable, "-m", "faithkit", "score", str(path), f"checkpoint={folder / 'critic'}"]
     command.append(f"save_every_num_rows={made['batch']}")
     with tempfile.TemporaryDirectory(dir=folder) as runs:
-        return measure_processes([[*command, f"run_dir={runs}/{number}"] for number in range(made["processes"])])
-
-
-def write_axis(axis: str, points: Points, *, quick: bool = False) -> None:
-    """Writes the medians of each size, and the exponents of time and memory with their 95% intervals."""
-    rows = [[f"{size:,}", *(f"{median(side):.1f}" for side in zip(*points[size], strict=True))] for size in points]
-    if axis in STARTS:
-        rows[0][0] = "(start)"
-    others = {**FIXED, **LONG_ROWS.get(axis, {})}.items()
-    fixed = ", ".join(f"{name} {value:,}" for name, value in others if name != axis)
-    lines = [
-        f"`faithkit score` with a random critic of 2 layers of 32; {fixed}.",
-        table([axis, "CPU-seconds", "peak MiB"], rows),
-    ]
-    grown = [(size, *pair) for size, pairs in points.items() if size != START for pair in pairs]
-    if len(grown) > 3:
-        sizes, seconds, mib = np.array(grown, float).T
-        start = median(seconds for seconds, _ in points[START]) if axis in STARTS else 0.0
-        lines.append(f"Exponent of time: {fit_exponent(sizes, seconds, start)}; of memory: {fit_exponent(sizes, mib)}.")
-    write_results(f"Growth: {axis}", *lines, quick=quick)
+        # All at the same time.
+        commands = [[*command, f"run_dir={runs}/{number}"] for number in range(made["processes"])]
+        started = [
+            subprocess.Popen(one, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for one in commands
+        ]
+        seconds = peak = 0.0
+        for one, process in zip(commands, started, strict=True):
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                sys.exit(f"error: exit code {process.returncode}: {' '.join(one)}")
+            seconds, peak = seconds + used.ru_utime + used.ru_stime, max(peak, used.ru_maxrss / 1024)
+        return seconds, peak
 
 
 def fit_exponent(sizes: Floats, values: Floats, start: float = 0.0) -> str:

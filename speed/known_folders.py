@@ -59,12 +59,12 @@ def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length:
     return fast
 
 
-def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int = 64, seed: int = 0) -> Path:
+def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int = 64) -> Path:
     """Writes a model as `root/<its hub name>`, and returns the folder; what it takes from elsewhere is its `base`."""
     known = known_detectors()[name]
     folder = root / known.hub
     folder.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     texts = list(texts)
     if known.reads == "tagger":
         tokenizer = write_tokenizer(folder, "modernbert", texts, 8192)

@@ -71,19 +71,16 @@ def make_rows(count: int, *, join: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def read_example(row: dict[str, Any], *, is_tagger: bool) -> Example:
-    """Makes the record of a row; only a tagger reads its passages and its question."""
-    knowledge = number_passages(row["passages"]) if is_tagger else "\n".join(row["passages"])
-    history = (Turn(speaker="user", text=row["question"]),) if is_tagger and row["question"] else ()
-    text = {"knowledge": knowledge, "history": history, "response": row["response"]}
-    return Example(id="1", source="speed", split="all", group="1", **text)
-
-
 def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidden_size: int) -> str:
     """Compares one detector, and describes the result in a line."""
     texts = [text for row in rows for text in (*row["passages"], row["question"] or "", row["response"])]
     is_tagger = known_detectors()[name].reads == TAGGER
-    examples = [read_example(row, is_tagger=is_tagger) for row in rows]
+    examples = []
+    for row in rows:  # only a tagger reads their passages and their question
+        knowledge = number_passages(row["passages"]) if is_tagger else "\n".join(row["passages"])
+        history = (Turn(speaker="user", text=row["question"]),) if is_tagger and row["question"] else ()
+        text = {"knowledge": knowledge, "history": history, "response": row["response"]}
+        examples.append(Example(id="1", source="speed", split="all", group="1", **text))
     folder = write_known(root, name, texts, hidden_size=hidden_size)
     detector = load_detector(f"{name}:{folder}", precision="32-true", batch_tokens=None)
     path = root / "rows.jsonl"

@@ -14,11 +14,6 @@ from typing import Any
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-from critic.tagger.settings import Settings, tagger_labels
-from critic.tagger.span_calibration import SpanCalibration
-from critic.weights import load_classifier
-from data_modules.encoding.tokens import load_tokenizer
-from faithkit.files.model_folder import write_folder
 from faithkit.records import Example
 from speed.measure import BenchmarkParser
 from speed.worker import start_worker
@@ -77,16 +72,6 @@ def write_random_tagger(weights: str, examples: Sequence[Example], folder: Path)
         model.classifier.bias[1] -= odds.quantile(1 - MARKED_SHARE)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return str(folder)
-
-
-def convert_tagger(weights: str, folder: Path) -> str:
-    """Writes the same weights as a folder of ours, with LettuceDetect's threshold of one half."""
-    labels = tagger_labels(False)
-    settings = Settings(labels=labels, max_length=LONGEST, calibration=SpanCalibration(), origin={})
-    write_folder(
-        folder, load_classifier(weights, labels, of_tokens=True), load_tokenizer(weights), settings.to_sidecar()
-    )
     return str(folder)
 
 

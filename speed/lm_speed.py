@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from data_modules.build import build_source
@@ -31,14 +32,14 @@ from faithkit.fast.hardware import best_precision, keep_freed_memory
 from faithkit.fast.linear_layers import speed_up_linear_layers
 from faithkit.fast.packing import use_packed_attention
 from faithkit.fast.t5_layers import speed_up
-from faithkit.training.language_model import run_model, token_losses
+from faithkit.training.language_model import INPUTS, run_model, token_losses
 from faithkit.weights.resolve import resolve
 from generation.weights import load_generator
 from speed.measure import BenchmarkParser, alternate, rates, table, write_results
-from speed.plain_transformers import padded_loss
 from speed.samples import Batch, train_batches
 
 BATCH_SIZE = 16
+IGNORED = -100  # labels that transformers leaves out of its loss
 WEIGHTS = "flan-t5-small"
 HEADS: Any = {"num_attention_heads": 8, "num_key_value_heads": 4}
 LAYERS: Any = {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1024}
@@ -109,6 +110,14 @@ def train(model: Any, batches: list[Batch], dtype: torch.dtype) -> float:
     """Trains on our side, as `train.py` does; returns CPU-seconds."""
     keep_freed_memory()
     return train_batches(model, batches, dtype, our_loss)
+
+
+def padded_loss(model: Any, batch: Batch) -> Tensor:
+    """Computes the loss as transformers does, from the logits of every token."""
+    inputs = {name: batch[name] for name in INPUTS if name in batch and name != "position_ids"}
+    logits = model(**inputs, use_cache=False).logits.flatten(0, 1)
+    labels = torch.full((len(logits),), IGNORED).index_copy(0, batch["target_at"], batch["target"].long())
+    return cross_entropy(logits.float(), labels, ignore_index=IGNORED)
 
 
 def our_loss(model: Any, batch: Batch) -> Tensor:

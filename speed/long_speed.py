@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from critic.support.detector import SupportDetector
+from data_modules.build import read_benchmark
 from data_modules.embedded.corpus import generate
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
@@ -41,7 +42,9 @@ def main() -> None:
     conditions = "CPU-milliseconds of one response, one thread; `default` always reads parts of what exceeds 768 tokens"
     parts = [conditions, table(["detector", "words", "all windows, ms", "one window, ms", "faster"], rows)]
     if options.dataset:
-        judged = lengthen(_read(options.dataset, options.path), options.judged, options.words)
+        block: dict[str, Any] = {"name": options.dataset, "path": options.path, "split": None, "num_rows": None}
+        stored = read_benchmark({**block, "on_bad_row": "skip", "options": {}}).examples
+        judged = lengthen([example for example in stored if example.label], options.judged, options.words)
         changes = [compare(kind, sides[kind, "all"], sides[kind, 1], judged) for kind in loads]
         parts += [
             f"{options.dataset}: {len(judged)} rows, each context among others up to {options.words:,} words. Points "
@@ -49,13 +52,6 @@ def main() -> None:
             table(["detector", "AUROC", "macro-F1", "character F1", f"moved by more than {MOVED}"], changes),
         ]
     write_results("Long contexts" + (f": {options.dataset}" if options.dataset else ""), *parts, quick=options.quick)
-
-
-def _read(name: str, path: str) -> list[Example]:
-    from data_modules.build import read_benchmark
-
-    block: dict[str, Any] = {"name": name, "path": path, "split": None, "on_bad_row": "skip", "options": {}}
-    return [example for example in read_benchmark({**block, "num_rows": None}).examples if example.label]
 
 
 def time_size(sides: dict[tuple[str, int | str], Any], size: int, num_rounds: int) -> list[list[str]]:

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -20,7 +20,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "research" / "speed.md"
-NUM_READINGS = 10  # of the memory, while a benchmark of memory runs
 Side = Callable[[], object]  # does the work; may return its CPU-seconds (a float) if only a part of the work counts
 
 
@@ -114,30 +113,29 @@ def alternate(
         The seconds of each side, round by round.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
+    fork = get_context("fork")
+
+    def measure(side: Side) -> float:
+        begin = clock()
+        returned = side()
+        return returned if isinstance(returned, float) else clock() - begin
+
     for number in range(-warm_up, num_rounds):
         names = list(sides) if number % 2 == 0 else list(sides)[::-1]
         for name in names:
-            seconds = _in_child(sides[name], clock) if apart else _time(sides[name], clock)
+            if apart:
+                receiver, sender = fork.Pipe(duplex=False)
+                process = fork.Process(target=lambda to, side: to.send(measure(side)), args=(sender, sides[name]))
+                process.start()
+                sender.close()
+                seconds = float(receiver.recv())
+                process.join()
+            else:
+                seconds = measure(sides[name])
             if number >= 0:
                 taken[name].append(seconds)
                 print(f"  round {number + 1} of {num_rounds}: {name} {seconds:.2f} s", file=sys.stderr, flush=True)
     return taken
-
-
-def _time(side: Side, clock: Callable[[], float]) -> float:
-    begin = clock()
-    returned = side()
-    return returned if isinstance(returned, float) else clock() - begin
-
-
-def _in_child(side: Side, clock: Callable[[], float]) -> float:
-    receiver, sender = get_context("fork").Pipe(duplex=False)
-    process = get_context("fork").Process(target=lambda: sender.send(_time(side, clock)))
-    process.start()
-    sender.close()
-    seconds = receiver.recv()
-    process.join()
-    return float(seconds)
 
 
 def rates(taken: Mapping[str, Sequence[float]], sizes: int | Mapping[str, int], *, digits: int = 1) -> list[list[str]]:
@@ -151,43 +149,11 @@ def rates(taken: Mapping[str, Sequence[float]], sizes: int | Mapping[str, int], 
     ]
 
 
-def anonymous_mib() -> float:
-    """Returns the MiB of this process that are not mapped from files."""
-    found = re.search(r"^Anonymous:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
-    assert found is not None, "smaps_rollup always has the line"
-    return int(found[1]) / 1024
-
-
-def read_memory(counts: Iterable[int], total: int) -> tuple[list[float], float]:
-    """Consumes an iterable of counts; returns the MiB before it and at each tenth, and the CPU-seconds."""
-    readings, done, begin = [anonymous_mib()], 0, time.process_time()
-    for count in counts:
-        done += count
-        if done * NUM_READINGS >= total * len(readings):
-            readings.append(anonymous_mib())
-    assert done == total, f"{done} of {total} rows were read"
-    return readings, time.process_time() - begin
-
-
 def run_process(command: Sequence[str], exit_code: int = 0) -> None:
     """Runs a process to its end and checks its exit code."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != exit_code:
         sys.exit(f"error: exit code {done.returncode}, expected {exit_code}: {' '.join(command)}\n{done.stderr}")
-
-
-def measure_processes(commands: Sequence[Sequence[str]]) -> tuple[float, float]:
-    """Runs processes at the same time; returns the CPU-seconds of all and the largest peak in MiB."""
-    none = subprocess.DEVNULL
-    processes = [subprocess.Popen(command, cwd=ROOT, stdout=none, stderr=none) for command in commands]
-    seconds = peak = 0.0
-    for command, process in zip(commands, processes, strict=True):
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            sys.exit(f"error: exit code {process.returncode}: {' '.join(command)}")
-        seconds, peak = seconds + used.ru_utime + used.ru_stime, max(peak, used.ru_maxrss / 1024)
-    return seconds, peak
 
 
 def machine() -> str:

@@ -11,7 +11,6 @@ python -m speed.precision_check --critic RUN --tagger RUN        runs or hf/ fol
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,7 @@ from data_modules.embedded.corpus import generate
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import evaluate_spans, join_spans
-from faithkit.records import Example
-from speed.detectors import DetectorParser, Predictions, export_formats, load_sides, measure_each, predict
+from speed.detectors import DetectorParser, export_formats, load_sides, measure_each, predict
 from speed.measure import ROOT, table, write_results
 
 METRICS = {"critic": ("macro_f1", "auroc"), "tagger": ("char_f1", "response_f1")}
@@ -47,30 +45,24 @@ def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespac
     for name, found in predicted.items():
         scores = [np.array([side[e.id].score for e in examples], np.float64) for side in (found, fp32)]
         moved = np.abs(scores[0] - scores[1])
-        changes = ["" if found is fp32 else format_change(kind, m, examples, found, fp32) for m in METRICS[kind]]
-        rows.append([name, *changes, f"{moved.mean():.4f}, {moved.max():.3f}", f"{peak_mib(kind, *sides[name]):.0f}"])
+        changes = [""] * len(METRICS[kind])
+        if found is not fp32:
+            if kind == "critic":
+                first, second = (evaluate_labels(join_outcomes(examples, side)) for side in (found, fp32))
+            else:
+                first, second = (evaluate_spans(join_spans(examples, side)) for side in (found, fp32))
+            differences = first.subtract(second)
+            metrics = (differences[metric] for metric in METRICS[kind])
+            changes = [f"{100 * one.value:+.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]" for one in metrics]
+        command = [sys.executable, "-c", PEAK, kind, *sides[name]]
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        peak = float(done.stdout.split()[-1]) / 1024  # unlike ru_maxrss, without the peak of the parent
+        rows.append([name, *changes, f"{moved.mean():.4f}, {moved.max():.3f}", f"{peak:.0f}"])
     header = ["side", *METRICS[kind], "P(hallucinated): mean, most", "peak MiB of a process that scores 32"]
     about = (
         f"{len(examples)} rows of the embedded test split; changes from fp32, of metrics in points with 95% intervals."
     )
     write_results(f"Changes by precision: {kind}", about, table(header, rows), quick=options.quick)
-
-
-def format_change(kind: str, metric: str, examples: Sequence[Example], ours: Predictions, fp32: Predictions) -> str:
-    """Formats the paired difference of a metric from fp32, in points with its interval."""
-    if kind == "critic":
-        first, second = (evaluate_labels(join_outcomes(examples, side)) for side in (ours, fp32))
-    else:
-        first, second = (evaluate_spans(join_spans(examples, side)) for side in (ours, fp32))
-    found = first.subtract(second)[metric]
-    return f"{100 * found.value:+.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
-
-
-def peak_mib(kind: str, path: str, precision: str) -> float:
-    """Measures the peak memory of a process that loads a detector and scores 32 responses."""
-    command = [sys.executable, "-c", PEAK, kind, path, precision]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1]) / 1024  # unlike ru_maxrss, without the peak of the parent
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """Makes what the benchmarks run on: texts and prompts, timed training, a trained critic, a random ModernBERT."""
 
-import shutil
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,22 +28,17 @@ from data_modules.data_options import DataOptions
 from data_modules.embedded.corpus import generate
 from data_modules.reading.dataset import GeneratedSource
 from data_modules.splits import MixPart
-from faithkit.files.cache import cache_dir
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import Prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
 from faithkit.training.module import build_optimizer, parameter_groups
 from faithkit.training.trainer import build_trainer, seed_and_threads
 from faithkit.training.training_options import OptimizerOptions
 from faithkit.weights.resolve import resolve
-from judge.options import AskOptions
-from judge.prompt import build_prompts, draw_shots
-from speed.measure import clock_of, cpu_seconds, run_process
+from speed.measure import clock_of, cpu_seconds
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens of tagged examples, log-uniform
 ACCELERATORS = {"cpu": "cpu", "cuda": "gpu"}  # Lightning's names
-NUM_SHOTS = 3  # examples in a judge's prompt
 SPAN_SHARE = 0.4  # of the answers have a span, as in RAGTruth
 LR, CLIP = 1e-4, 1.0
 Batch = Mapping[str, Tensor]
@@ -129,20 +121,6 @@ def _draw_spans(response: str, rng: np.random.Generator) -> tuple[Span, ...]:
             last = min(first + int(rng.integers(1, 12)), int(half[-1]))
             found.append(Span(start=starts[first], end=ends[last], label=str(rng.choice(SPAN_TYPES))))
     return tuple(found)
-
-
-def make_prompts(encoder: Any, kind: str, count: int) -> list[Prompt]:
-    """Encodes requests of the embedded corpus: `turns` for a generator, or a `judge`'s with examples."""
-    examples = list(generate("test", count))
-    if kind == "judge":
-        shots = draw_shots(list(generate("train", 64)), "judgement", NUM_SHOTS, seed=0)
-        template, options = build_prompts(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
-        chats = [template.messages(example) for example in examples]
-        every = [encoder.tokenizer.apply_chat_template(chat, return_dict=False, **options) for chat in chats]
-    else:
-        contexts = encoder.contexts(examples, Counter())
-        every = [contexts.row(place) for place in range(count)]
-    return [Prompt(example.id, np.array(ids, np.int32)) for example, ids in zip(examples, every, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -242,17 +220,6 @@ def train_batches(
         optimizer.step()
         optimizer.zero_grad()
     return cpu_seconds() - begin
-
-
-def load_demo_critic() -> str:
-    """Trains the critic of `make demo` once, keeps it in the cache, and returns its run folder."""
-    run = cache_dir("speed") / "critic"
-    if not (run / "hf").exists():
-        print("training the demo's critic (once, minutes)", file=sys.stderr, flush=True)
-        arguments = ["model=critic", "trainer=cpu", "callbacks.progress_bar=false", f"run_dir={run}"]
-        shutil.rmtree(run, ignore_errors=True)  # left by an interrupted training
-        run_process([sys.executable, "train.py", *arguments])
-    return str(run)
 
 
 def write_tokenizer(folder: Path, examples: Sequence[Example] = ()) -> str:

@@ -7,7 +7,7 @@ python -m speed.score_speed --critic RUN --tagger RUN        runs or hf/ folders
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from transformers import pipeline
 
 from faithkit.files.model_folder import find_folder
-from faithkit.records import HALLUCINATED, Example
+from faithkit.records import HALLUCINATED
 from speed.detectors import DetectorParser, export_formats, load_sides, measure_each, predict
 from speed.measure import alternate, rates, table, write_results
 from speed.samples import LONGEST, PAIRS, TAGGED, make_pairs, make_tagged
@@ -34,25 +34,21 @@ def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespac
     examples = make(next(iter(detectors.values())).encoder.tokenizer, options.timed)
     sides: dict[str, Callable[[], object]] = {}
     if kind == "critic":
-        sides["transformers' pipeline, fp32"] = partial(load_pipeline(checkpoint), examples)
+        # As its documentation shows it, in batches of 32.
+        model = str(find_folder(checkpoint))
+        classify: Any = pipeline("text-classification", model, dtype=torch.float32, device="cpu", batch_size=32)
+
+        def score() -> list[float]:
+            inputs = [{"text": example.knowledge, "text_pair": example.response} for example in examples]
+            scores = classify(inputs, top_k=None, truncation="only_first", max_length=LONGEST)
+            return [next(one["score"] for one in labels if one["label"] == HALLUCINATED) for labels in scores]
+
+        sides["transformers' pipeline, fp32"] = score
     sides |= {name: partial(predict, detector, examples) for name, detector in detectors.items()}
     rows = rates(alternate(sides, options.rounds, warm_up=True), len(examples))
     header = ["side", "responses a CPU-second", f"against {rows[0][0]}"]
     about = f"{len(examples)} responses; {lengths}."
     write_results(f"Scoring: {kind}", about, table(header, rows), quick=options.quick)
-
-
-def load_pipeline(checkpoint: str) -> Callable[[Sequence[Example]], list[float]]:
-    """Builds transformers' pipeline as its documentation shows it; it scores pairs in batches of 32."""
-    folder = str(find_folder(checkpoint))
-    classify: Any = pipeline("text-classification", folder, dtype=torch.float32, device="cpu", batch_size=32)
-
-    def score(examples: Sequence[Example]) -> list[float]:
-        inputs = [{"text": example.knowledge, "text_pair": example.response} for example in examples]
-        scores = classify(inputs, top_k=None, truncation="only_first", max_length=LONGEST)
-        return [next(one["score"] for one in labels if one["label"] == HALLUCINATED) for labels in scores]
-
-    return score
 
 
 if __name__ == "__main__":

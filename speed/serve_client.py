@@ -17,11 +17,6 @@ import aiohttp
 SHORT, LONG = 200, 1000  # words: up to SHORT is short, from LONG on is long
 
 
-def size_of(words: int) -> str:
-    """Names the length of a row."""
-    return "short" if words <= SHORT else "long" if words >= LONG else "middle"
-
-
 def quantile(seconds: list[float], share: float) -> float:
     """Returns a quantile in milliseconds."""
     return round(1000 * sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))], 2)
@@ -45,7 +40,9 @@ async def send(url: str, rows: list[dict[str, object]], clients: int, seconds: f
                     statuses[str(reply.status)] += 1
             except aiohttp.ClientError as error:
                 statuses[type(error).__name__] += 1
-            times.setdefault(size_of(int(str(row["words"]))), []).append(time.perf_counter() - began)
+            taken, words = time.perf_counter() - began, int(str(row["words"]))
+            size = "short" if words <= SHORT else "long" if words >= LONG else "middle"
+            times.setdefault(size, []).append(taken)
 
     began = time.perf_counter()
     async with aiohttp.ClientSession(

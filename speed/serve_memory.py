@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 from speed.growth_speed import write_rows
@@ -32,32 +33,26 @@ def main() -> None:
         with run_server(command, folder / "log") as process:
             wait_for(f"{URL}/health/ready", process)
             memory, began = [memory_mib(process)], time.perf_counter()
-            found, num_lines = score_table(sent, options.rows)
+            headers = {"Content-Type": "text/csv", "Content-Length": str(sent.stat().st_size)}
+            with sent.open("rb") as file:
+                request = urllib.request.Request(f"{URL}/v1/jobs", data=file, headers=headers)
+                job = json.load(urllib.request.urlopen(request))
+            while job["state"] in ("queued", "running"):
+                time.sleep(5)
+                job = json.load(urllib.request.urlopen(f"{URL}/v1/jobs/{job['id']}"))
+            if job["state"] != "done" or job["rows"] != options.rows:
+                sys.exit(f"error: the job ended with {job}")
+            with urllib.request.urlopen(f"{URL}{job['result']}") as reply:
+                num_lines = sum(part.count(b"\n") for part in iter(partial(reply.read, 1 << 20), b""))
             memory += [memory_mib(process), memory_mib(process, "VmHWM")]
             seconds = time.perf_counter() - began
     figures = [
-        ["rows with a verdict; lines of the scored table", f"{found:,}; {num_lines:,}"],
+        ["rows with a verdict; lines of the scored table", f"{job['rows']:,}; {num_lines:,}"],
         ["resident MiB of the service: at the start, at the end, peak", ", ".join(f"{one:.0f}" for one in memory)],
         ["seconds from the upload to the end of the download", f"{seconds:,.0f}"],
     ]
     about = "A critic of two layers of 32 with random weights, rows of 20 words of context; the job is a process."
     write_results("HTTP service: a job", about, table(["figure", "value"], figures), quick=options.quick)
-
-
-def score_table(path: Path, num_rows: int) -> tuple[int, int]:
-    """Sends a table as a job, downloads the result, and returns its rows and the lines of its file."""
-    with path.open("rb") as file:
-        headers = {"Content-Type": "text/csv", "Content-Length": str(path.stat().st_size)}
-        added = urllib.request.urlopen(urllib.request.Request(f"{URL}/v1/jobs", data=file, headers=headers))
-    job = json.load(added)
-    while job["state"] in ("queued", "running"):
-        time.sleep(5)
-        job = json.load(urllib.request.urlopen(f"{URL}/v1/jobs/{job['id']}"))
-    if job["state"] != "done" or job["rows"] != num_rows:
-        sys.exit(f"error: the job ended with {job}")
-    with urllib.request.urlopen(f"{URL}{job['result']}") as reply:
-        num_lines = sum(part.count(b"\n") for part in iter(lambda: reply.read(1 << 20), b""))
-    return job["rows"], num_lines
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +48,38 @@ def main() -> None:
             wait_for(f"{URL}/health/ready", process)
             memory = [memory_mib(process)]
             for _ in range(options.rounds):
-                scored.append(rate_of(detector, examples))
+                # With all cores; contexts are kept from a first pass, as the service keeps them.
+                torch.set_num_threads(os.cpu_count() or 1)
+                list(detector.predict_examples(examples))
+                began = time.perf_counter()
+                list(detector.predict_examples(examples))
+                scored.append(len(examples) / (time.perf_counter() - began))
                 loads.append(send(f"{URL}/v1/check", every, options.clients, options.seconds))
-                calls.append(median_call(detector, [examples[place] for place in short]))
+                torch.set_num_threads(1)  # for calls with one row
+                taken = []
+                for place in short:
+                    began = time.perf_counter()
+                    list(detector.predict_examples([examples[place]]))
+                    taken.append(1000 * (time.perf_counter() - began))
+                calls.append(statistics.median(taken))
                 seconds = 2 + NUM_SINGLE * calls[-1] / 1000
                 singles.append(send(f"{URL}/v1/check", single, 1, seconds)["quantiles"]["short"][0])
                 memory.append(memory_mib(process))
     about = f"{options.clients} clients for {options.seconds} seconds, {len(rows)} rows of mixed lengths, `default`."
+    statuses = sum((Counter(one["statuses"]) for one in loads), Counter[str]())
+    ratios = (f"{one['rate'] / rate:.2f}x" for one, rate in zip(loads, scored, strict=True))
     lines = [
-        ["requests a second", join(f"{one['rate']:.1f}" for one in loads)],
-        ["rows a second of `score`", join(f"{one:.1f}" for one in scored)],
-        ["the first against the second", join(f"{a['rate'] / b:.2f}x" for a, b in zip(loads, scored, strict=True))],
-        ["statuses", join(f"{name}: {number:,}" for name, number in count_statuses(loads).items())],
+        ["requests a second", ", ".join(f"{one['rate']:.1f}" for one in loads)],
+        ["rows a second of `score`", ", ".join(f"{one:.1f}" for one in scored)],
+        ["the first against the second", ", ".join(ratios)],
+        ["statuses", ", ".join(f"{name}: {number:,}" for name, number in statuses.items())],
         *(
             [f"{name} rows, last round: p50, p99 (requests)", f"{a:,.0f} ms, {b:,.0f} ms ({n:,})"]
             for name, (a, b, n) in sorted(loads[-1]["quantiles"].items())
         ),
-        ["a short row alone, p50: request", join(f"{one:.1f} ms" for one in singles)],
-        ["a short row alone, p50: Python call", join(f"{one:.1f} ms" for one in calls)],
-        ["resident MiB: at the start, after each round", join(f"{one:.0f}" for one in memory)],
+        ["a short row alone, p50: request", ", ".join(f"{one:.1f} ms" for one in singles)],
+        ["a short row alone, p50: Python call", ", ".join(f"{one:.1f} ms" for one in calls)],
+        ["resident MiB: at the start, after each round", ", ".join(f"{one:.0f}" for one in memory)],
     ]
     write_results("HTTP service", about, table(["figure", "value, all rounds"], lines), quick=options.quick)
 
@@ -81,36 +95,6 @@ def make_rows() -> list[tuple[dict[str, Any], int]]:
         body = {"knowledge": parts, "response": row["response"], "question": row["question"] or None}
         rows.append((body, sum(len(part.split()) for part in parts)))
     return rows
-
-
-def rate_of(detector: Any, examples: list[Any]) -> float:
-    """Returns rows a second with all cores; contexts are kept from a first pass, as the service keeps them."""
-    torch.set_num_threads(os.cpu_count() or 1)
-    list(detector.predict_examples(examples))
-    began = time.perf_counter()
-    list(detector.predict_examples(examples))
-    return len(examples) / (time.perf_counter() - began)
-
-
-def median_call(detector: Any, examples: list[Any]) -> float:
-    """Returns the median milliseconds of a call with one row and one thread."""
-    torch.set_num_threads(1)
-    taken = []
-    for example in examples:
-        began = time.perf_counter()
-        list(detector.predict_examples([example]))
-        taken.append(1000 * (time.perf_counter() - began))
-    return statistics.median(taken)
-
-
-def count_statuses(loads: list[dict[str, Any]]) -> dict[str, int]:
-    """Adds up the statuses of all rounds."""
-    return {name: sum(one["statuses"].get(name, 0) for one in loads) for found in loads for name in found["statuses"]}
-
-
-def join(values: Any) -> str:
-    """Writes the values of all rounds."""
-    return ", ".join(values)
 
 
 if __name__ == "__main__":

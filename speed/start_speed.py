@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+from data_modules.embedded.corpus import generate
 from speed.measure import BenchmarkParser, alternate, cpu_seconds, run_process, table, write_results
 
 VERDICT = "from faithkit import check; check(knowledge='It was built in 1889.', response='It was built in 1899.')"
@@ -62,7 +63,12 @@ def main() -> None:
     options = BenchmarkParser(__doc__, rounds=5, rows=40).parse()
     with tempfile.TemporaryDirectory() as name:
         folder, number = Path(name), count()
-        rows = write_rows(folder / "rows.csv", options.rows)
+        rows = folder / "rows.csv"
+        with rows.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["context", "answer"])
+            examples = list(generate("test", 8 * options.rows))[: options.rows]
+            writer.writerows((one.knowledge, one.response) for one in examples)
         commands = {
             "import torch": ["-c", "import torch"],
             "import and first verdict": ["-c", VERDICT],
@@ -86,17 +92,6 @@ def main() -> None:
     ]
     about = "The files are in the disk's cache, and the encodings of the training in ours."
     write_results("Starts", about, table(["process", "CPU-seconds", "seconds (least)"], lines), quick=options.quick)
-
-
-def write_rows(path: Path, num_rows: int) -> Path:
-    """Writes rows of the embedded corpus."""
-    from data_modules.embedded.corpus import generate
-
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["context", "answer"])
-        writer.writerows((one.knowledge, one.response) for one in list(generate("test", 8 * num_rows))[:num_rows])
-    return path
 
 
 if __name__ == "__main__":

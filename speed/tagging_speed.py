@@ -19,18 +19,22 @@ import torch
 
 from critic import Tagger
 from critic.tagger.calibration_features import widen_to_words
+from critic.tagger.settings import Settings, tagger_labels
+from critic.tagger.span_calibration import SpanCalibration
+from critic.weights import load_classifier
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.rows import ReadReport
 from faithkit.fast.hardware import computes_in_bf16
+from faithkit.files.model_folder import write_folder
 from faithkit.records import Example
 from speed.gpu import gpu_name
 from speed.lettuce import (
+    LONGEST,
     PLACES,
     UNITS,
     LettuceParser,
     Work,
-    convert_tagger,
     lettuce_worker,
     next_rows,
     write_random_tagger,
@@ -48,7 +52,10 @@ def main() -> None:
     options = parser.parse()
     device, capability = options.device, torch.backends.cpu.get_cpu_capability()
     torch.set_num_threads(1)
-    answers = read_ragtruth(options.ragtruth) if options.ragtruth else []
+    answers: list[Example] = []
+    if options.ragtruth:  # answers of one source follow each other
+        source = RagTruth(path=options.ragtruth, official_split=False, quality="all")
+        answers = [example for example, _ in source.read_split("all", ReadReport())]
     with tempfile.TemporaryDirectory() as name:
         folder, size = Path(name), {"hidden_size": options.hidden_size, "num_layers": options.layers}
         weights = write_modernbert(folder / "encoder", examples=answers, **size)
@@ -56,9 +63,13 @@ def main() -> None:
         examples = answers[:count] or make_tagged(load_tokenizer(weights), count)
         rows = write_rows(examples, folder / "rows.jsonl")
         theirs = write_random_tagger(weights, examples, folder / "peer")
-        ours = convert_tagger(theirs, folder / "ours")
+        # The same weights as a folder of ours, with LettuceDetect's threshold of one half.
+        labels, ours = tagger_labels(False), folder / "ours"
+        settings = Settings(labels=labels, max_length=LONGEST, calibration=SpanCalibration(), origin={})
+        model = load_classifier(theirs, labels, of_tokens=True)
+        write_folder(ours, model, load_tokenizer(theirs), settings.to_sidecar())
         precisions = ["32-true", *(["bf16"] * computes_in_bf16(device)), *(["int8"] * (device == "cpu"))]
-        taggers = {one: Tagger.load(ours, device=device, precision=one) for one in precisions}
+        taggers = {one: Tagger.load(str(ours), device=device, precision=one) for one in precisions}
         with lettuce_worker("--model", theirs, "--rows", str(rows), device=device) as ask:
             sides: dict[str, Work] = {"LettuceDetect, predict_prompt_batch": partial(ask, "predict")}
             sides |= {f"ours, {one}": partial(predict, tagger, examples) for one, tagger in taggers.items()}
@@ -75,12 +86,6 @@ def main() -> None:
     title += f", {options.machine}" if options.machine else ""
     lines = table(["side", UNITS[device], "against LettuceDetect"], rates(taken, options.examples, digits=2))
     write_results(title, about, lines, quick=options.quick, device=gpu_name(device))
-
-
-def read_ragtruth(folder: str) -> list[Example]:
-    """Reads all answers; those of one source follow each other."""
-    source = RagTruth(path=folder, official_split=False, quality="all")
-    return [example for example, _ in source.read_split("all", ReadReport())]
 
 
 def predict(tagger: Tagger, examples: Sequence[Example], start: int, stop: int) -> float:

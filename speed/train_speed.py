@@ -39,21 +39,22 @@ def main() -> None:
     tokenizer = load_tokenizer(resolve(options.weights))
     examples = make_pairs(tokenizer, options.examples)
     sides = {"transformers.Trainer, fp32": partial(train_with_transformers, options.weights, tokenizer, examples)}
+    encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
+    build = partial(CriticModule, CriticOptions(weights=options.weights))
+
+    def train_with_faithkit(precision: str) -> float:
+        """Trains one epoch in our Trainer with its callbacks; returns CPU-seconds."""
+        about: dict[str, Any] = {"precision": precision, "monitor": "macro_f1"}
+        return train_one_epoch(encoder, build, examples, BATCH_SIZE, LR, **about)[1]
+
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):  # equal where the CPU has no bf16
         name = f"ours, {'fp32' if precision == '32-true' else precision}"
-        sides[name] = partial(train_with_faithkit, options.weights, tokenizer, examples, precision)
+        sides[name] = partial(train_with_faithkit, precision)
     taken = alternate(sides, options.rounds, apart=True)
     header = ["side", "examples a CPU-second", "against transformers.Trainer"]
     about = f"{len(examples)} examples, {PAIRS}; `{options.weights}`, batches of {BATCH_SIZE}."
     rows = rates(taken, len(examples), digits=2)
     write_results("Training", about, table(header, rows), quick=options.quick)
-
-
-def train_with_faithkit(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
-    """Trains one epoch in our Trainer with its callbacks; returns CPU-seconds."""
-    encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
-    build = partial(CriticModule, CriticOptions(weights=weights))
-    return train_one_epoch(encoder, build, examples, BATCH_SIZE, LR, precision=precision, monitor="macro_f1")[1]
 
 
 def train_with_transformers(weights: str, tokenizer: Any, examples: list[Example]) -> float:

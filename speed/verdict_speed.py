@@ -62,7 +62,12 @@ def main() -> None:
         {name: partial(lambda s: verdicts.update({s: sides[s]()}), name) for name in sides}, options.rounds
     )
     rows = rates(taken, {name: len(found) for name, found in verdicts.items()}, digits=2)
-    compared = [f"{name} {compare_verdicts(verdicts[ALONE], verdicts[name])}" for name in sides if name != ALONE]
+    compared = []
+    for name in list(sides)[1:]:
+        pairs = [(verdict, verdicts[name][place]) for place, verdict in verdicts[ALONE].items()]
+        difference = max(abs(one[1] - other[1]) for one, other in pairs)
+        assert difference <= TOLERANCE, f"probabilities differ by {difference:.1e}"
+        compared.append(f"{name} {sum(one[0] == other[0] for one, other in pairs)} of {len(pairs)}, {difference:.1e}")
     encoded = local.tokens.prompts([judge.prompts.messages(example) for example in every], [{}] * len(every))
     lengths = np.array([len(ids) for ids in encoded])
     shared = next(place for place in range(lengths.min()) if len({int(ids[place]) for ids in encoded}) > 1)
@@ -74,14 +79,6 @@ def main() -> None:
     )
     title = f"Verdicts with a shared prefix: {options.examples} examples" + ", with vLLM" * options.vllm
     write_results(title, *lines, quick=options.quick)
-
-
-def compare_verdicts(alone: Verdicts, others: Verdicts) -> str:
-    """Counts equal verdicts and checks that probabilities are equal up to `TOLERANCE`."""
-    pairs = [(verdict, others[place]) for place, verdict in alone.items()]
-    difference = max(abs(one[1] - other[1]) for one, other in pairs)
-    assert difference <= TOLERANCE, f"probabilities differ by {difference:.1e}"
-    return f"{sum(one[0] == other[0] for one, other in pairs)} of {len(pairs)}, {difference:.1e}"
 
 
 if __name__ == "__main__":

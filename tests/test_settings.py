@@ -78,7 +78,7 @@ def test_every_choice_of_every_group_is_accepted(script: str, line: list[str]) -
 
 def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:
     from faithkit.inference import text
-    from faithkit.training.loggers.build_loggers import BUILDERS
+    from faithkit.training.loggers.build_loggers import CSV, TENSORBOARD, WANDB
     from generation.build_engine import AUTO, ENGINES
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
@@ -89,7 +89,7 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     generator_engines = (AUTO, *ENGINES, engines.RAY)
     assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text.ENGINES)
     assert tuple(ASKINGS) == judge_options.ASKS
-    assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
+    assert set(blocks.LoggerBlocks.model_fields) == {CSV, TENSORBOARD, WANDB}
 
 
 def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:

@@ -230,8 +230,16 @@ def fill_page(
     policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
     policy += "; connect-src 'self'" if connects else ""
     given = {"policy": Markup(policy), "style": Markup(style), "script": Markup(script)}
-    data = map(Markup, _render_data_blocks(blocks))
-    return _environment().get_template(template).generate(**given, data=data, **values)
+
+    def render_data() -> Iterator[Markup]:
+        """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
+        for name, items in blocks.items():
+            yield Markup(f'<script type="application/json" id="{name}">[\n')
+            for place, item in enumerate(items):
+                yield Markup((",\n" if place else "") + dumps(item).translate(_ESCAPES))
+            yield Markup("\n]</script>\n")
+
+    return _environment().get_template(template).generate(**given, data=render_data(), **values)
 
 
 def answer_blocks(
@@ -255,15 +263,6 @@ def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -
     """Keeps at most so many items, those of the lowest rank first, in their order."""
     chosen = sorted(range(len(items)), key=lambda place: rank(items[place]))[:limit]
     return [items[place] for place in sorted(chosen)]
-
-
-def _render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
-    """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
-    for name, items in blocks.items():
-        yield f'<script type="application/json" id="{name}">[\n'
-        for place, item in enumerate(items):
-            yield (",\n" if place else "") + dumps(item).translate(_ESCAPES)
-        yield "\n]</script>\n"
 
 
 def _hash(text: str) -> str:

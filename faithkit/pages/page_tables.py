@@ -291,16 +291,15 @@ def new_number_table(
     for cells in rows:
         if cells is None:
             table.add_section()
-        else:
-            table.add_row(*(_indented(cell) if isinstance(cell, str) else cell for cell in cells))
+            continue
+        shown = [
+            Text(" " * (len(cell) - len(cell.lstrip(" "))) + escape_terminal(cell)) if isinstance(cell, str) else cell
+            for cell in cells
+        ]
+        table.add_row(*shown)
     if lines := list(filter(None, caption)):
         table.caption = Text("\n".join(lines))
     return table
-
-
-def _indented(text: str) -> Text:
-    """Escapes a cell's text; its indent stays."""
-    return Text(" " * (len(text) - len(text.lstrip(" "))) + escape_terminal(text))
 
 
 def bold(text: str) -> Text:

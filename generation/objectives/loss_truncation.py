@@ -68,7 +68,13 @@ class LossTruncation(Objective):
         row, real = step.batch["target_row"], step.real
         lengths = sums_by_row(torch.ones_like(step.losses), row, len(real))
         losses = sums_by_row(step.losses.detach(), row, len(real)) / lengths
-        self.update_cutoff(_gathered_losses(losses[real], step))
+        # The losses of the whole batch in its order: process r has every `world_size`-th row from r on.
+        share = -(-int(step.batch["num_rows"]) // step.processes.world_size)  # rows of the largest share
+        own = losses[real]
+        padded = losses.new_full((share,), torch.nan)
+        padded[: len(own)] = own
+        in_order = step.processes.gather(padded).T.flatten()  # [processes, share] to [share * processes]
+        self.update_cutoff(in_order[~in_order.isnan()])
         kept = real & (losses <= self.cutoff)
         step.log("dropped", 1 - step.processes.total(kept.sum()) / step.batch["num_rows"])
         return token_mean(step.losses, kept[row], step.processes)
@@ -87,12 +93,3 @@ class LossTruncation(Objective):
         ):
             self.cutoff.copy_(torch.quantile(self.recent[: min(seen, window)], 1 - self.options.drop_fraction))
             self.computed_at.copy_(self.seen)
-
-
-def _gathered_losses(losses: Tensor, step: Step) -> Tensor:
-    """Gathers the losses of the whole batch in its order: process r has every `world_size`-th row from r on."""
-    share = -(-int(step.batch["num_rows"]) // step.processes.world_size)  # rows of the largest share
-    padded = losses.new_full((share,), torch.nan)
-    padded[: len(losses)] = losses
-    in_order = step.processes.gather(padded).T.flatten()  # [processes, share] to [share * processes]
-    return in_order[~in_order.isnan()]

@@ -12,7 +12,7 @@ from functools import partial
 from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import Reply, TextEngine
+from faithkit.inference.text import TextEngine
 from faithkit.records import Example, Prediction
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
@@ -49,40 +49,36 @@ class Examiner:
         examples = read_examples(examples)
         for begin in range(0, len(examples), CHUNK_SIZE):
             chunk = examples[begin : begin + CHUNK_SIZE]
-            exchanges = self._examine(chunk)
+            exchanges = [""] * len(chunk)  # the questions and answers of each example
+            decoding = Decoding(max_new_tokens=self.options.max_new_tokens)
+            open_examples = list(range(len(chunk)))  # one without further questions is finished
+            for _ in range(self.options.turns or 1):
+                prompts = [
+                    messages_about(self._questions, chunk[i], response=chunk[i].response, exchange=exchanges[i])
+                    for i in open_examples
+                ]
+                asked = ask(self.engine, prompts, decoding)
+                questioned = []
+                for i, reply in zip(open_examples, asked, strict=True):
+                    # One question per line, without those that were asked before.
+                    lines = (reply.texts[0] if reply.texts else "").splitlines()
+                    written = (line.strip().lstrip(NUMBERING) for line in lines if line.rstrip().endswith("?"))
+                    known = exchanges[i].splitlines()
+                    questions = [one for one in dict.fromkeys(written) if one not in known]
+                    if questions := questions[: self.options.num_questions]:
+                        questioned.append((i, questions))
+                prompts = [
+                    messages_about(self._answers, chunk[i], questions="\n".join(questions))
+                    for i, questions in questioned
+                ]
+                replies = ask(self.examinee, prompts, decoding)
+                for (i, questions), reply in zip(questioned, replies, strict=True):
+                    answer = reply.texts[0].strip() if reply.texts else ""
+                    exchanges[i] = "\n\n".join(filter(None, [exchanges[i], *questions, answer or "(no answer)"]))
+                open_examples = [i for i, _ in questioned]
+            self.num_unasked += exchanges.count("")
             # The judge reads the answers in place of the knowledge.
             rows = [replace(example, knowledge=exchange) for example, exchange in zip(chunk, exchanges, strict=True)]
             found = self._judge.predict_examples(rows, progress=progress)
             for prediction, exchange in zip(found, exchanges, strict=True):
                 yield replace(prediction, text=prediction.text or exchange)
-
-    def _examine(self, examples: Sequence[Example]) -> list[str]:
-        """Returns the questions and answers of each example; an example without further questions is finished."""
-        exchanges = [""] * len(examples)
-        decoding = Decoding(max_new_tokens=self.options.max_new_tokens)
-        open_examples = list(range(len(examples)))
-        for _ in range(self.options.turns or 1):
-            prompts = [
-                messages_about(self._questions, examples[i], response=examples[i].response, exchange=exchanges[i])
-                for i in open_examples
-            ]
-            asked = ask(self.engine, prompts, decoding)
-            parsed = [self._parse_questions(reply, exchanges[i]) for i, reply in zip(open_examples, asked, strict=True)]
-            questioned = [(i, questions) for i, questions in zip(open_examples, parsed, strict=True) if questions]
-            prompts = [
-                messages_about(self._answers, examples[i], questions="\n".join(questions))
-                for i, questions in questioned
-            ]
-            replies = ask(self.examinee, prompts, decoding)
-            for (i, questions), reply in zip(questioned, replies, strict=True):
-                answer = reply.texts[0].strip() if reply.texts else ""
-                exchanges[i] = "\n\n".join(filter(None, [exchanges[i], *questions, answer or "(no answer)"]))
-            open_examples = [i for i, _ in questioned]
-        self.num_unasked += exchanges.count("")
-        return exchanges
-
-    def _parse_questions(self, reply: Reply, exchange: str) -> list[str]:
-        """Parses the questions of a reply, one per line, without questions that were asked before."""
-        lines = (reply.texts[0] if reply.texts else "").splitlines()
-        found = dict.fromkeys(line.strip().lstrip(NUMBERING) for line in lines if line.rstrip().endswith("?"))
-        return [question for question in found if question not in exchange.splitlines()][: self.options.num_questions]

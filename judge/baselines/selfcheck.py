@@ -214,27 +214,25 @@ class SelfCheck:
         """One prediction for each example, in their order; one without samples is unparsed."""
         examples = read_examples(examples)
         for begin in tqdm(range(0, len(examples), CHUNK_SIZE), "comparing", disable=not progress, unit="chunk"):
-            yield from self._predict_chunk(examples[begin : begin + CHUNK_SIZE])
-
-    def _predict_chunk(self, examples: Sequence[Example]) -> Iterator[Prediction]:
-        drawn = self.samples(examples)
-        places = [sentence_places(example.response) for example in examples]
-        compared = [place for place in range(len(examples)) if drawn[place] and places[place]]
-        checked = [Checked([examples[i].response[a:b] for a, b in places[i]], drawn[i]) for i in compared]
-        scores = dict(zip(compared, self.measure(checked) if checked else [], strict=True))
-        for number, example in enumerate(examples):
-            if number not in scores:
-                yield Prediction(id=example.id, label=UNPARSED, text=NO_SAMPLES)
-                continue
-            own = scores[number]
-            score = self._share(sum(own) / len(own))
-            spans = [
-                Span(start=begin, end=end, label=UNTYPED, score=share)
-                for (begin, end), share in zip(places[number], map(self._share, own), strict=True)
-                if share >= self.threshold
-            ]
-            label = HALLUCINATED if score >= self.threshold else FAITHFUL
-            yield Prediction(id=example.id, label=label, score=score, spans=tuple(spans))
+            chunk = examples[begin : begin + CHUNK_SIZE]
+            drawn = self.samples(chunk)
+            places = [sentence_places(example.response) for example in chunk]
+            compared = [place for place in range(len(chunk)) if drawn[place] and places[place]]
+            checked = [Checked([chunk[i].response[a:b] for a, b in places[i]], drawn[i]) for i in compared]
+            scores = dict(zip(compared, self.measure(checked) if checked else [], strict=True))
+            for number, example in enumerate(chunk):
+                if number not in scores:
+                    yield Prediction(id=example.id, label=UNPARSED, text=NO_SAMPLES)
+                    continue
+                own = scores[number]
+                score = self._share(sum(own) / len(own))
+                spans = [
+                    Span(start=begin, end=end, label=UNTYPED, score=share)
+                    for (begin, end), share in zip(places[number], map(self._share, own), strict=True)
+                    if share >= self.threshold
+                ]
+                label = HALLUCINATED if score >= self.threshold else FAITHFUL
+                yield Prediction(id=example.id, label=label, score=score, spans=tuple(spans))
 
     def _share(self, score: float) -> float:
         return 1 - exp(-score) if self.unbounded else min(1.0, max(0.0, score))

@@ -47,7 +47,20 @@ def main() -> None:
 def load_rows(name: str) -> Callable[[list[Row]], list[float]]:
     """Loads an original by its name in faithkit, as a function of rows."""
     if name.startswith("lettucedetect"):
-        return load_lettuce(f"KRLabsOrg/lettucedect-{name.removeprefix('lettucedetect-')}-modernbert-en-v1")
+        from lettucedetect import HallucinationDetector
+
+        model = f"KRLabsOrg/lettucedect-{name.removeprefix('lettucedetect-')}-modernbert-en-v1"
+        detector = HallucinationDetector(method="transformer", model_path=model)
+
+        def score_rows(rows: list[Row]) -> list[float]:
+            """A response is as supported as its least supported token."""
+            found = []
+            for row in rows:
+                tokens = detector.predict(row["passages"], row["response"], row["question"], output_format="tokens")
+                found.append(1 - max(token["prob"] for token in tokens[:-1]))  # the last one is the end token
+            return found
+
+        return score_rows
     score = load(name)
     return lambda rows: score(["\n".join(row["passages"]) for row in rows], [row["response"] for row in rows])
 
@@ -55,46 +68,37 @@ def load_rows(name: str) -> Callable[[list[Row]], list[float]]:
 def load(name: str) -> Score:
     """Loads an original that reads one document and no question."""
     if name.startswith("minicheck"):
-        return load_minicheck(name.removeprefix("minicheck-"))
-    return {
-        "factcg-deberta": load_factcg,
-        "alignscore-large": load_alignscore,
-        "hhem-2.1-open": load_hhem,
-        "nli-deberta-v3-base": load_cross_encoder,
-        "roberta-large-mnli": load_pipeline,
-    }[name]()
+        from minicheck.minicheck import MiniCheck
 
+        minicheck = MiniCheck(model_name=name.removeprefix("minicheck-"))
+        return lambda documents, responses: [float(one) for one in minicheck.score(documents, responses)[1]]
+    if name == "factcg-deberta":
+        from factcg import FactCGScore
 
-def load_lettuce(model: str) -> Callable[[list[Row]], list[float]]:
-    """Loads LettuceDetect; a response is as supported as its least supported token."""
-    from lettucedetect import HallucinationDetector
+        factcg = FactCGScore(batch_size=16, verbose=False)
+        return lambda documents, responses: list(factcg.score(documents, responses))
+    if name == "nli-deberta-v3-base":
+        from sentence_transformers import CrossEncoder
 
-    detector = HallucinationDetector(method="transformer", model_path=model)
+        encoder: Any = CrossEncoder("cross-encoder/nli-deberta-v3-base", device="cpu")
 
-    def score(rows: list[Row]) -> list[float]:
-        found = []
-        for row in rows:
-            tokens = detector.predict(row["passages"], row["response"], row["question"], output_format="tokens")
-            found.append(1 - max(token["prob"] for token in tokens[:-1]))  # the last one is the end token
-        return found
+        def classify(documents: list[str], responses: list[str]) -> list[float]:
+            pairs = list(zip(documents, responses, strict=True))
+            return [float(row[1]) for row in encoder.predict(pairs, apply_softmax=True, show_progress_bar=False)]
 
-    return score
+        return classify
+    if name == "roberta-large-mnli":
+        from transformers import pipeline
 
+        pipe: Any = pipeline("text-classification", model="FacebookAI/roberta-large-mnli", device="cpu")
 
-def load_minicheck(model: str) -> Score:
-    """Loads MiniCheck."""
-    from minicheck.minicheck import MiniCheck
+        def run_pipeline(documents: list[str], responses: list[str]) -> list[float]:
+            pairs = [{"text": one, "text_pair": other} for one, other in zip(documents, responses, strict=True)]
+            found = pipe(pairs, top_k=None, truncation=True, batch_size=8)
+            return [next(one["score"] for one in row if one["label"] == "ENTAILMENT") for row in found]
 
-    checker = MiniCheck(model_name=model)
-    return lambda documents, responses: [float(one) for one in checker.score(documents, responses)[1]]
-
-
-def load_factcg() -> Score:
-    """Loads FactCG."""
-    from factcg import FactCGScore
-
-    checker = FactCGScore(batch_size=16, verbose=False)
-    return lambda documents, responses: list(checker.score(documents, responses))
+        return run_pipeline
+    return {"alignscore-large": load_alignscore, "hhem-2.1-open": load_hhem}[name]()
 
 
 def load_alignscore() -> Score:
@@ -126,33 +130,6 @@ def load_hhem() -> Score:
     return lambda documents, responses: [
         float(one) for one in model.predict(list(zip(documents, responses, strict=True)))
     ]
-
-
-def load_cross_encoder() -> Score:
-    """Loads sentence-transformers' CrossEncoder."""
-    from sentence_transformers import CrossEncoder
-
-    model: Any = CrossEncoder("cross-encoder/nli-deberta-v3-base", device="cpu")
-
-    def score(documents: list[str], responses: list[str]) -> list[float]:
-        pairs = list(zip(documents, responses, strict=True))
-        return [float(row[1]) for row in model.predict(pairs, apply_softmax=True, show_progress_bar=False)]
-
-    return score
-
-
-def load_pipeline() -> Score:
-    """Loads transformers' pipeline."""
-    from transformers import pipeline
-
-    pipe: Any = pipeline("text-classification", model="FacebookAI/roberta-large-mnli", device="cpu")
-
-    def score(documents: list[str], responses: list[str]) -> list[float]:
-        pairs = [{"text": one, "text_pair": other} for one, other in zip(documents, responses, strict=True)]
-        found = pipe(pairs, top_k=None, truncation=True, batch_size=8)
-        return [next(one["score"] for one in row if one["label"] == "ENTAILMENT") for row in found]
-
-    return score
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ The CSV files in RUN/csv hold curves and results, and stay readable after a kill
 import csv
 import io
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
 from itertools import count
@@ -179,12 +179,6 @@ class TensorBoardEvents:
         self.lightning.experiment.close()
 
 
-def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step: int, settings: Any) -> "WandbRun":
-    from faithkit.training.loggers.wandb_run import WandbRun
-
-    return WandbRun(run, config, job, **settings)
-
-
 def _plain(value: Any) -> str:
     """Writes a text from data so that Markdown does not interpret it."""
     text = " ".join(str("" if value is None else value).split())
@@ -235,26 +229,24 @@ def open_loggers(
     places: list[Place] = []
     with ExitStack() as ends:
         for name, settings in options.items():
-            place = BUILDERS[name](run, config, job, first_step, settings or {})
-            ends.push(lambda _, error, __, place=place: place.close(_exit_code(error)))
+            given = settings or {}
+            place: Place
+            if name == WANDB:
+                from faithkit.training.loggers.wandb_run import WandbRun
+
+                place = WandbRun(run, config, job, **given)
+            else:
+                place = {CSV: CsvFiles, TENSORBOARD: TensorBoardEvents}[name](run.path / name, first_step, **given)
+
+            def close(_: Any, error: BaseException | None, __: Any, place: Place = place) -> None:
+                if error is None:
+                    place.close(DONE)
+                elif isinstance(error, KeyboardInterrupt | Interrupted):
+                    place.close(INTERRUPTED)
+                else:
+                    place.close(FAILED if explain(error) is None else USER_ERROR)
+
+            ends.push(close)
             place.lightning.log_hyperparams({**config, "environment": environment()})
             places.append(place)
         yield Loggers([place.lightning for place in places], places)
-
-
-def _exit_code(error: BaseException | None) -> int:
-    """Returns the exit code of the process."""
-    if error is None:
-        return DONE
-    if isinstance(error, KeyboardInterrupt | Interrupted):
-        return INTERRUPTED
-    return FAILED if explain(error) is None else USER_ERROR
-
-
-BUILDERS: dict[str, Callable[..., "Place"]] = {
-    CSV: lambda run, config, job, first_step, settings: CsvFiles(run.path / CSV, first_step, **settings),
-    TENSORBOARD: lambda run, config, job, first_step, settings: TensorBoardEvents(
-        run.path / TENSORBOARD, first_step, **settings
-    ),
-    WANDB: _open_wandb,
-}

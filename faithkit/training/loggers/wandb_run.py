@@ -138,15 +138,6 @@ def data_artifact(config: Mapping[str, Any], data: Mapping[str, Any]) -> "Artifa
     return artifact
 
 
-def _address_names_account() -> bool:
-    """Whether git's remote is https://NAME@...: W&B removes passwords, but the name may also be a token."""
-    try:
-        found = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):  # without git, W&B has no address either
-        return False
-    return "@" in urlsplit(found.stdout.strip()).netloc
-
-
 class WandbRun:
     """Logs to one W&B run: curves, the configuration, and at the end test metrics, predictions and the model.
 
@@ -180,6 +171,12 @@ class WandbRun:
         import wandb
         from pytorch_lightning.loggers import WandbLogger
 
+        try:
+            found = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True, timeout=10)
+            # In https://NAME@... the name may also be a token, and W&B only removes passwords.
+            names_account = "@" in urlsplit(found.stdout.strip()).netloc
+        except (OSError, subprocess.TimeoutExpired):  # without git, W&B has no address either
+            names_account = False
         self._config, self._artifact = config, artifact
         names, made_by = wandb_names(run, job), names_of_model(config.get("checkpoint"))
         try:
@@ -194,7 +191,7 @@ class WandbRun:
                 mode="offline" if offline else None,
                 resume="allow",
                 reinit="create_new",  # other runs of this process are not affected
-                settings=wandb.Settings(quiet=True, disable_git=_address_names_account()),
+                settings=wandb.Settings(quiet=True, disable_git=names_account),
             )
         except wandb.Error as error:
             hint = "wandb login, or logger.wandb.offline=true, which needs no account"
