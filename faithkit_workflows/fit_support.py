@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_modules.datasets.everyday import FOLDER, TRAIN, VALIDATION
 from faithkit.cli import run_command
 from faithkit.errors import UserError
 from faithkit.packages import require
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from faithkit.records import Example
 
 ENCODER = "minilm"
-EVERYDAY = Path(__file__).parents[1] / "data_modules" / "everyday_answers"
-AUTHORS = ("development", "fitting", "fitting_2", "other_forms", "values")  # a set for each author
+AUTHORS = (VALIDATION, *TRAIN)  # a set for each author
 FOLDS, SEED = 5, 0
 MIN_GROUPS = 2 * FOLDS
 # The highest rate of false alarms of each aim but recall, and the lowest recall of that one.
@@ -55,7 +55,7 @@ def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
     from critic.support.word_model import BALANCED, RECALL, VALUE, WordModel
     from faithkit.weights.resolve import resolve
 
-    examples = read_rows([*(str(EVERYDAY / f"{name}.jsonl") for name in AUTHORS), *files])
+    examples = read_rows([*(str(FOLDER / f"{name}.jsonl") for name in AUTHORS), *files])
     mine = np.array([example.source not in AUTHORS for example in examples])
     names = [example.source for example in examples]
     if files:
@@ -114,7 +114,7 @@ def read_rows(files: Sequence[str]) -> list["Example"]:
     from data_modules.datasets.pairs import read_pairs
 
     return [
-        replace(example, source=Path(file).stem if Path(file).parent == EVERYDAY else file)
+        replace(example, source=Path(file).stem if Path(file).parent == FOLDER else file)
         for file in files
         for example in read_pairs(file)
         if any(word.kind != STOP for word in read_words(example.response))

@@ -82,10 +82,15 @@ class Arithmetic:
         )
 
     @cached_property
+    def answer_numbers(self) -> set[float]:
+        """The numbers of question and answer."""
+        numbers = (parse_number(word.norm) for word in self.answer_words if word.kind == NUMBER)
+        return {number for number in numbers if number is not None}
+
+    @cached_property
     def answer_years(self) -> set[int]:
         """The numbers of the answer that may be years of age, or between two dates."""
-        numbers = (parse_number(word.norm) for word in self.answer_words if word.kind == NUMBER)
-        return {int(number) for number in numbers if number is not None and 1 < number <= MAX_YEARS}
+        return {int(number) for number in self.answer_numbers if 1 < number <= MAX_YEARS}
 
     @cached_property
     def cues(self) -> set[str]:
@@ -229,8 +234,7 @@ class Arithmetic:
             if times > 1 and times in counts:
                 yield times * number
             share = round(number / amount) if amount else 0
-            named = {parse_number(word.norm) for word in self.answer_words if word.kind == NUMBER}
-            if 1 < share <= SMALL and _EACHES & self.answer_cues and share in named:
+            if 1 < share <= SMALL and _EACHES & self.answer_cues and share in self.answer_numbers:
                 yield number / share
 
     def _durations(self, value: Value) -> Iterator[float]:

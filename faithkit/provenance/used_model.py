@@ -12,7 +12,7 @@ from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import MARK, SIDECAR, read_stored
 from faithkit.packages import is_missing
 from faithkit.provenance.seen_rows import SeenRows, read_seen
-from faithkit.weights.resolve import fetch_folder, hash_weights, hub_file, is_hub_name
+from faithkit.weights.resolve import fetch_folder, hash_folder, hash_weights, hub_file, is_hub_name
 
 CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
 DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
@@ -69,7 +69,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         role=role,
         path=path,
         kind=stored.get("kind"),
-        weights=hash_weights(path),
+        weights=hash_folder(folder, stored.get("hashes")),
         threshold=_threshold(stored),
         find_seen=lambda: seen,
         reason="" if seen else unknown,
