@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_modules.data_options import ROWS, USER_TABLE, DataOptions
 from data_modules.encoding.encoder import Encoder
-from data_modules.reading.dataset import Source, exclude_from, read_examples
+from data_modules.reading.dataset import Source, exclude_from, read_drawn_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.registry import find_dataset
@@ -133,18 +133,19 @@ def dataset_of(block: Mapping[str, Any]) -> str:
     return str(block.get("dataset") or block.get("_target_"))
 
 
-def read_block(block: Mapping[str, Any], *, every_row: bool = False) -> list[Example]:
+def read_block(block: Mapping[str, Any], *, every_row: bool = False, seed: int = 0) -> list[Example]:
     """Returns the rows of a block `{dataset, path, split, num_rows}`; one that cannot be read stops the run.
 
     Args:
         every_row: Reads those too that scoring leaves out.
+        seed: Draws `num_rows`.
     """
     options = dict(block)
     split, num_rows = options.pop("split", None), options.pop("num_rows", None)
     source = build_source(**options)
     if every_row:
         source = replace(source, **source.options_for_all_rows)
-    return list(read_examples(source, split, ReadReport(), num_rows))
+    return read_drawn_examples(source, split, ReadReport(), num_rows=num_rows, seed=seed)
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> "DataModule":
@@ -191,17 +192,18 @@ def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {display_name(name, one["path"]): one for name, one in blocks.items()}
 
 
-def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchmark:
+def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True, seed: int = 0) -> Benchmark:
     """Returns the test set of a `benchmark` block: its `_target_`, else its `dataset`, else its name.
 
     Args:
         labelled: Rows without a label are left out and counted.
+        seed: Draws `num_rows`.
     """
     report = ReadReport(block["on_bad_row"], "benchmark.")
     target = block.get("_target_")
     name = block.get("dataset", None if target else block["name"])
     source = build_source(name, block["path"], _target_=target, **block["options"])
-    examples = list(read_examples(source, block["split"], report, block["num_rows"]))
+    examples = read_drawn_examples(source, block["split"], report, num_rows=block["num_rows"], seed=seed)
     kept = [example for example in examples if example.label is not None or not labelled]
     if len(kept) < len(examples):
         report.count("unlabelled, not scored", len(examples) - len(kept))
@@ -217,10 +219,10 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
     )
 
 
-def read_generation_inputs(data: Mapping[str, Any]) -> dict[str, list[Example]]:
+def read_generation_inputs(data: Mapping[str, Any], *, seed: int = 0) -> dict[str, list[Example]]:
     """Reads the examples that a generator answers, labelled or not, by the name of their part in a `data` block.
 
-    They come from `data.split`, or from the test split; `num_rows` applies to each part.
+    They come from `data.split`, or from the test split; `num_rows` are drawn of each part by the seed.
     """
     examples: dict[str, list[Example]] = {}
     for name, part in _named_parts(data["parts"]):
@@ -229,6 +231,6 @@ def read_generation_inputs(data: Mapping[str, Any]) -> dict[str, list[Example]]:
         if name in examples:
             raise UserError("two parts of data.parts have the same dataset", hint="give the parts names: {NAME: {...}}")
         report = ReadReport(data["on_bad_row"])
-        examples[name] = list(read_examples(source, data["split"], report, data["num_rows"]))
+        examples[name] = read_drawn_examples(source, data["split"], report, num_rows=data["num_rows"], seed=seed)
         log.info("%s: %s", name, ", ".join(f"{outcome} {count:,}" for outcome, count in report.counts.items()))
     return examples

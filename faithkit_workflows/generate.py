@@ -61,7 +61,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from faithkit_workflows.detectors.loading import describe_helpers
 
     log.info(choose_run_engine(run, config))
-    sets = read_generation_inputs(config["data"])
+    sets = read_generation_inputs(config["data"], seed=config["seed"])
     generator, answerer = load_answerer(config, config["engine"]["name"])
     resamples = config["resample"] is not None
     helpers = {"detector": config["detector"], "entailment model": config["entailment"] if resamples else None}

@@ -19,6 +19,8 @@ from faithkit.errors import UserError, shorten
 from faithkit.records import Example
 
 SPLITS = ("train", "validation", "test")
+# The fields of `meta` that name the part of its dataset that a row is in.
+PARTS = ("scenario", "task", "domain", "set", "language", "corpus", "data_source", "style", "genre")
 
 # Records with their rows: None if the dataset has already checked the id to be unique.
 Records = Iterator[tuple[Example, Row | None]]
@@ -185,8 +187,7 @@ def read_examples(
     Raises:
         UserError: A bad row under `on_bad_row=stop`, a missing split, or nothing left.
     """
-    if num_rows is not None and num_rows < 1:
-        raise UserError(f"num_rows is {num_rows}", hint="give 1 or more, or null for all")
+    check_num_rows(num_rows)
     split = resolve_split(source, split)
     kept = 0
     places: dict[bytes, str] = {}  # by id: where it was met first
@@ -214,6 +215,58 @@ def read_examples(
             first = report.rejects[0]
             place, hint = f"{first['file']}, line {first['line']}", f"first problem: {first['problem']}"
         raise UserError(f"{source.name} has no usable example in split {split!r} ({counts})", place=place, hint=hint)
+
+
+def read_drawn_examples(
+    source: Source, split: str | None, report: ReadReport, *, num_rows: int | None, seed: int
+) -> list[Example]:
+    """Reads the records of one split, or at most `num_rows` of them as `draw_examples` does; the others are dropped."""
+    check_num_rows(num_rows)
+    examples = list(read_examples(source, split, report))
+    if num_rows is None:
+        return examples
+    drawn = draw_examples(examples, num_rows, seed)
+    if left_out := len(examples) - len(drawn):
+        report.counts["kept"] = len(drawn)
+        report.count(f"dropped: not drawn (num_rows={num_rows}, seed={seed})", left_out)
+    return drawn
+
+
+def check_num_rows(num_rows: int | None) -> None:
+    """Refuses a number of rows below one."""
+    if num_rows is not None and num_rows < 1:
+        raise UserError(f"num_rows is {num_rows}", hint="give 1 or more, or null for all")
+
+
+def draw_examples(examples: Sequence[Example], num_rows: int, seed: int) -> list[Example]:
+    """Draws at most `num_rows` examples: whole groups by seed, from each part of the data in proportion to its rows.
+
+    The parts are those that the fields `PARTS` of `meta` name. The examples stay in their order, which has no effect on
+    the draw. Only a single group larger than `num_rows` is cut.
+    """
+    if len(examples) <= num_rows:
+        return list(examples)
+    groups: dict[str, list[int]] = {}
+    for place, example in enumerate(examples):
+        groups.setdefault(example.group, []).append(place)
+    by_part: dict[tuple[str, ...], list[list[int]]] = {}
+    for name in sorted(groups, key=lambda name: _digest(f"{seed}\0{name}")):
+        found = {str([examples[place].meta.get(field) for field in PARTS]) for place in groups[name]}
+        by_part.setdefault(tuple(sorted(found)), []).append(groups[name])
+    # A group's position is the share of its part's rows before it, and some of its own by the seed: groups in the order
+    # of their positions have all parts in proportion, wherever the order is cut.
+    order: list[tuple[float, tuple[str, ...], list[int]]] = []
+    for part, members in by_part.items():
+        num_before, total = 0, sum(map(len, members))
+        some = int.from_bytes(_digest(f"{seed}\0{part}")[:4], "little") / 2**32
+        for rows in members:
+            order.append(((num_before + some * len(rows)) / total, part, rows))
+            num_before += len(rows)
+    drawn: list[int] = []
+    for _, _, rows in sorted(order):
+        if len(drawn) + len(rows) <= num_rows:
+            drawn += rows
+    return [examples[place] for place in sorted(drawn or min(order)[2][:num_rows])]
 
 
 def _digest(example_id: str) -> bytes:

@@ -88,7 +88,7 @@ def align_predictions(
         if extra:
             in_order = [id_ for id_ in predictions if id_ in extra]
             problems.append(f"{len(extra)} of {len(predictions)} predictions have no example ({_list_first(in_order)})")
-        hint = "score the same file, split and num_rows that the predictions were made on"
+        hint = "score the same file, split, num_rows and seed that the predictions were made on"
         raise UserError("; ".join(problems), hint=hint)
     unjudged = [id_ for id_ in ids if predictions[id_].label is None] if judged else []
     if unjudged:

@@ -120,7 +120,7 @@ def _read_rows(config: Mapping[str, Any], left_out: Counter[str]) -> Iterator[Ex
     if block := config.get("benchmark"):
         from data_modules.build import read_benchmark
 
-        found = read_benchmark({**block, "on_bad_row": "skip"})
+        found = read_benchmark({**block, "on_bad_row": "skip"}, seed=config["seed"])
         left_out.update(
             {f"row: {reason}": count for reason, count in found.summary["counts"].items() if "rej" in reason}
         )

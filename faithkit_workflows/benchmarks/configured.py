@@ -245,7 +245,8 @@ def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[
     """
     rows, names = [], []
     for number, block in enumerate(config["benchmark"].get("fit_on") or []):
-        found, tested, name = read_block(block), Excluded.of(benchmark.examples), dataset_of(block)
+        found, tested = read_block(block, seed=config["seed"]), Excluded.of(benchmark.examples)
+        name = dataset_of(block)
         labelled = [example for example in found if example.label is not None]
         kept = [replace(e, id=f"{number}/{e.id}") for e in labelled if not tested.covers(e)]
         log.info(

@@ -213,7 +213,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     numbered: dict[str, Any] = {}
     if block["name"] == Pairs.name and checkpoint and given is None and kind_of(checkpoint).numbers_passages:
         numbered = {"options": {**block["options"], "numbered": True}}  # as the detector was trained
-    benchmark = read_benchmark({**block, **numbered})
+    benchmark = read_benchmark({**block, **numbered}, seed=config["seed"])
     if retrieved := retrieve(config, benchmark.examples):
         summary = {**benchmark.summary, "retrieval": retrieved[1]}
         benchmark = replace(benchmark, examples=retrieved[0], summary=summary)

@@ -18,6 +18,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from data_modules.build import read_benchmark
+from data_modules.reading.dataset import draw_examples
 from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit import signals
 from faithkit.choices import GOLD, SELF
@@ -53,12 +54,20 @@ class Dialogues:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, examples: Sequence[Example], limit: int | None = None) -> "Dialogues":
-        """Takes the first of the examples that answer a turn, for the first `limit` dialogues."""
+    def of(cls, examples: Sequence[Example], num_dialogues: int | None = None, *, seed: int = 0) -> "Dialogues":
+        """Takes the first of the examples that answer a turn.
+
+        Args:
+            num_dialogues: The largest number of dialogues, drawn by the seed.
+        """
         first: dict[tuple[str, int], Example] = {}
+        openings: dict[str, Example] = {}
         for example in examples:
             first.setdefault((example.group, len(example.history)), example)
-        kept = list(dict.fromkeys(example.group for example in examples))[:limit]
+            openings.setdefault(example.group, example)
+        kept = list(openings)
+        if num_dialogues is not None:
+            kept = [example.group for example in draw_examples(list(openings.values()), num_dialogues, seed)]
         by_group: dict[str, list[Example]] = {group: [] for group in kept}
         for (group, _), example in sorted(first.items(), key=lambda item: item[0][1]):
             if group in by_group:
@@ -69,8 +78,10 @@ class Dialogues:
             (turn.group, number) for turn in turns for number, one in enumerate(turn.history) if one.speaker == WIZARD
         }
         num_missing = len(in_histories - known)
-        note = f"{num_missing:,} turns are only in histories, without knowledge: their original replies are kept"
-        return cls(turns, (note,) if num_missing else ())
+        notes = [f"{num_missing:,} turns are only in histories, without knowledge: their original replies are kept"]
+        if left_out := len(openings) - len(kept):
+            notes.append(f"{left_out:,} dialogues are not drawn (num_rows={num_dialogues}, seed={seed})")
+        return cls(turns, tuple(notes[0 if num_missing else 1 :]))
 
     def with_replies(self, replies: Mapping[str, str], turns: Sequence[Example] | None = None) -> list[Example]:
         """Replaces the original replies in the histories by a model's replies, as far as they exist.
@@ -142,7 +153,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
-    dialogues = Dialogues.of(benchmark.examples, block["num_rows"])
+    dialogues = Dialogues.of(benchmark.examples, block["num_rows"], seed=config["seed"])
     given: dict[str, dict[str, Replies]] = {name: {} for name in block["systems"]}  # by system and kind of history
     notes = list(dialogues.notes)
     for name, system in block["systems"].items():
@@ -157,7 +168,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         lacking = [one for one in block["histories"] if not system.get("name") and not system.get(FILES[one])]
         notes += (f"{name} has no replies with {history} histories: left out there" for history in lacking)
     loaded = load_configured(config)
-    labelled = read_labelled({**block, "critic": config["checkpoint"]})
+    labelled = read_labelled({**block, "critic": config["checkpoint"]}, seed=config["seed"])
     error = measure_judge_error(loaded.detector, labelled)
     turns: dict[Case, Turns] = {}
     for name, system in block["systems"].items():

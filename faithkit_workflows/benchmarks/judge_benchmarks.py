@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.build import read_benchmark
+from data_modules.reading.dataset import draw_examples
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
@@ -49,7 +50,7 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
     """Pairs the examples, judges each pair in both orders, and writes the metrics."""
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None})
-    rows, notes = pair_up(benchmark.examples, block["num_rows"])
+    rows, notes = pair_up(benchmark.examples, block["num_rows"], seed=config["seed"])
     if not rows:
         hint = (
             "use data with both labels per turn: benchmark.options.scenario=induced of HalluDial, or HaluEval's pairs"
@@ -84,17 +85,23 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
     return write_benchmark_results(run, {benchmark.name: [report]}, config, benchmark.summary)
 
 
-def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[list[Example], list[str]]:
+def pair_up(
+    examples: Sequence[Example], num_pairs: int | None = None, *, seed: int = 0
+) -> tuple[list[Example], list[str]]:
     """Pairs each hallucinated response with a faithful one to the same turn, and returns both orders, and notes.
 
     If a turn has several faithful responses, they are used in turn.
+
+    Args:
+        num_pairs: The largest number of pairs, drawn by the seed.
     """
     faithful: dict[tuple[Any, ...], list[Example]] = {}
     for example in examples:
         if example.label == FAITHFUL:
             faithful.setdefault(_turn_key(example), []).append(example)
     used: dict[tuple[Any, ...], int] = {}
-    rows: list[Example] = []
+    paired: list[Example] = []
+    partners: dict[str, Example] = {}
     unpaired = equal = 0
     for example in examples:
         if example.label != HALLUCINATED:
@@ -107,11 +114,14 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
         used[turn] = used.get(turn, 0) + 1
         if partner.response == example.response:
             equal += 1
-        elif num_pairs is None or len(rows) < 2 * num_pairs:
-            rows += make_both_orders(partner, example)
+        else:
+            paired.append(example)
+            partners[example.id] = partner
+    drawn = paired if num_pairs is None else draw_examples(paired, num_pairs, seed)
     counts = {"have no faithful response to the same turn": unpaired, "equal the faithful response": equal}
+    counts[f"are not drawn (num_rows={num_pairs}, seed={seed})"] = len(paired) - len(drawn)
     notes = [f"{number:,} hallucinated responses {what}: left out" for what, number in counts.items() if number]
-    return rows, notes
+    return [row for example in drawn for row in make_both_orders(partners[example.id], example)], notes
 
 
 def _turn_key(example: Example) -> tuple[Any, ...]:
@@ -137,8 +147,11 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
         "judgements have no verdict that can be parsed": len(with_text) - len(parsed),
         "judgements have the verdict faithful": len(parsed) - len(chosen),
     }
+    if (num_rows := block["num_rows"]) is not None:
+        drawn = draw_examples(chosen, num_rows, config["seed"])
+        counts[f"judgements are not drawn (num_rows={num_rows}, seed={config['seed']})"] = len(chosen) - len(drawn)
+        chosen = drawn
     notes = [f"{number:,} {what}: left out" for what, number in counts.items() if number]
-    chosen = chosen[: block["num_rows"]]
     if not chosen:
         hint = "name the predictions of a judge with judge.ask=judgement on these rows"
         raise UserError("no judgement belongs to these rows", place=block["judgements"], hint=hint)

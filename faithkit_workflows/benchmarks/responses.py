@@ -47,7 +47,7 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     options = {"precision": config["precision"], "batch_tokens": batch_tokens}
     if block["critic"]:
         detector = load_detector(block["critic"], labels=config.get("labels"), **options)
-    labelled = read_labelled(block)
+    labelled = read_labelled(block, seed=config["seed"])
     if names and names["encoder"]:
         bert_score, baseline = load_with_baseline(**names)
     parts = _load_q2_models(block["q2"], block["nli"], config["precision"]) if block["q2"] else None
@@ -101,7 +101,7 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
     sets, summaries, files = {}, {}, {}
     for name, block in datasets_of(config["benchmark"]).items():
         given = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
-        benchmark = read_benchmark(block, labelled=False)
+        benchmark = read_benchmark(block, labelled=False, seed=config["seed"])
         responses = given["predictions"]
         if not responses:
             used = [describe_model(config["checkpoint"])]

@@ -55,7 +55,8 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     block = config["benchmark"]
     check_trainings(config)
     # By the dataset's name: the name of a benchmark shows whether the embedded corpus replaces it.
-    tests = {name: read_benchmark({"name": name, **options}) for name, options in block["test"].items()}
+    seed = config["seed"]
+    tests = {name: read_benchmark({"name": name, **options}, seed=seed) for name, options in block["test"].items()}
     tested = {name: benchmark.examples[0].split for name, benchmark in tests.items()}
     cells: dict[tuple[str, str], Mapping[str, Metric]] = {}
     metrics: dict[str, Any] = {}

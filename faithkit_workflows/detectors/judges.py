@@ -94,11 +94,12 @@ class LabelledRows:
         return LabelledRows(sets)
 
 
-def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
+def read_labelled(block: Mapping[str, Any], *, seed: int = 0) -> LabelledRows | None:
     """Reads the rows of `benchmark.judge_labels` that the critic has not seen."""
     sets = []
     for number, one in enumerate(block.get("judge_labels") or []):
-        rows = [replace(example, id=f"{number}/{example.id}") for example in read_block(one) if example.label]
+        labelled_rows = (example for example in read_block(one, seed=seed) if example.label)
+        rows = [replace(example, id=f"{number}/{example.id}") for example in labelled_rows]
         sets.append(LabelledSet(dataset_of(one), rows))
     if not sets:
         return None

@@ -28,7 +28,7 @@ from construction.annotation.schemes import SCHEMES, Scheme
 from construction.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import build_source
-from data_modules.reading.dataset import read_examples
+from data_modules.reading.dataset import read_drawn_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.choices import ORIGINAL, UNANSWERABLE
 from faithkit.errors import UserError
@@ -125,7 +125,7 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
     scheme = SCHEMES[block["scheme"]]
     report = ReadReport(block["on_bad_row"])
     source = build_source(block["dataset"], block["path"], **block["options"])
-    examples = list(read_examples(source, block["split"], report, config["limit"]))
+    examples = read_drawn_examples(source, block["split"], report, num_rows=config["limit"], seed=config["seed"])
     if block["text"] == ORIGINAL:
         examples = [replace(example, response=example.original or example.response) for example in examples]
     if block["only"] == UNANSWERABLE:

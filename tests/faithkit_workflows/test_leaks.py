@@ -20,7 +20,7 @@ from tests.running import SMALL, evaluate_here, metrics_of, train_here
 
 EMBEDDED = ("benchmark=embedded", "num_examples=0")
 ALL_NEW = (*EMBEDDED, "benchmark.options.num_test=40")
-LEAKING = (*EMBEDDED, "benchmark.split=train", "benchmark.num_rows=240")  # 160 of these rows are trained on
+LEAKING = (*EMBEDDED, "benchmark.split=train", "+benchmark.options.num_train=240")  # 160 of these are trained on
 
 
 def meta(run: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_modules.build import build_source
+from data_modules.build import build_source, read_block
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
@@ -219,7 +219,7 @@ def test_answers_without_the_features_are_drawn_again(
     generate_here(f"checkpoint={controlled}", f"run_dir={several}", *ASKED, "resample=6")
     generator = Generator.load(str(controlled))
     reader = FeatureReader.of(generator.settings, entailment=None, load=bits)  # type: ignore[arg-type]
-    examples = {example.id: example for example in read_all("test")}
+    examples = {one.id: one for one in read_block({"dataset": "faithdial", "path": "embedded", "split": "test"})}
     missing = []
     for folder in (one, several):
         said = read_predictions(folder / "predictions" / "embedded-faithdial.jsonl")

@@ -19,7 +19,7 @@ def load_rows(benchmark: str, num_rows: int | None = None, **metadata: Any) -> d
     """Loads the test rows of a benchmark.
 
     Args:
-        num_rows: The first rows only.
+        num_rows: The largest number of rows, drawn as by `benchmark.num_rows`.
         metadata: What `--metadata` gives; the value of the benchmark's name is where its files are, or `embedded`.
 
     Raises:

@@ -10,7 +10,7 @@ import torch
 from critic import Tagger
 from critic.tagger.module import TaggerModule
 from critic.tagger.settings import tagger_labels
-from data_modules.build import build_source
+from data_modules.build import build_source, read_block
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.cli import explain
@@ -162,10 +162,15 @@ def test_what_cannot_be_trained_is_explained_in_five_lines(
     assert told.startswith(words) and "hint: " in told and len(told.splitlines()) <= 5
 
 
-def test_another_tools_spans_are_scored(tmp_path: Path, gold: dict[str, Any]) -> None:
-    rows = [
-        {"id": e.id, "label": e.label, "spans": [{"start": s.start, "end": s.end, "label": s.label} for s in e.spans]}
-        for e in gold.values()
+def test_another_tools_spans_are_scored(tmp_path: Path) -> None:
+    drawn = read_block({"dataset": "ragtruth", "path": "embedded", "split": "test", "num_rows": 60})
+    rows: list[dict[str, Any]] = [
+        {
+            "id": e.id,
+            "label": e.label,
+            "spans": [{"start": s.start, "end": s.end, "label": s.label} for s in e.spans or ()],
+        }
+        for e in drawn
     ]
     file = tmp_path / "perfect.jsonl"
     line = ["benchmark=ragtruth", "benchmark.num_rows=60", f"predictions={file}"]
@@ -173,7 +178,7 @@ def test_another_tools_spans_are_scored(tmp_path: Path, gold: dict[str, Any]) ->
     evaluate_here(*line, f"run_dir={tmp_path / 'run'}")
     found = metrics_of(tmp_path / "run")
     assert found["test/embedded-ragtruth/char_f1"]["value"] == found["test/embedded-ragtruth/response_f1"]["value"] == 1
-    place, one = next((place, e) for place, e in enumerate(gold.values()) if e.spans)
+    place, one = next((place, e) for place, e in enumerate(drawn) if e.spans)
     rows[place]["spans"] = [{"start": 0, "end": len(one.response) + 1, "label": "hallucination"}]
     write_jsonl(file, rows)
     with pytest.raises(UserError, match="beyond the response") as caught:

@@ -3,18 +3,21 @@
 import hashlib
 import json
 import logging
+from collections import Counter
 from pathlib import Path
+from random import Random
 from unicodedata import normalize
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.dataset import draw_examples, read_drawn_examples, read_examples, resolve_split
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import find_files
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.records import Example
 from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official.inference import SNLI
 from tests.data_modules.official.judged import BEGIN
@@ -48,11 +51,46 @@ def test_without_a_split_it_is_test_or_the_only_one(tmp_path: Path) -> None:
         resolve_split(make("snli", tmp_path), "dev")
 
 
-def test_num_rows_counts_what_is_kept(tmp_path: Path) -> None:
+def row(number: int, part: str, group: str) -> Example:
+    texts = {"knowledge": "It is deep.", "response": "It is."}
+    return Example(id=str(number), source="x", split="test", group=group, meta={"task": part}, **texts)
+
+
+PARTS_OF_GROUPS = st.lists(st.tuples(st.sampled_from(["qa", "summary", "dialogue"]), st.integers(1, 6)), min_size=1)
+
+
+@given(PARTS_OF_GROUPS, st.integers(1, 60), st.integers(0, 9), st.randoms())
+def test_rows_are_drawn_in_whole_groups_and_in_proportion(
+    groups: list[tuple[str, int]], num_rows: int, seed: int, random: Random
+) -> None:
+    members = [(part, f"g{number}") for number, (part, size) in enumerate(groups) for _ in range(size)]
+    rows = [row(number, part, group) for number, (part, group) in enumerate(members)]
+    drawn = draw_examples(rows, num_rows, seed)
+    assert len(drawn) <= num_rows and drawn == sorted(drawn, key=lambda one: int(one.id))
+    sizes, taken = Counter(one.group for one in rows), Counter(one.group for one in drawn)
+    assert len(taken) == 1 or all(taken[group] == sizes[group] for group in taken), "no group is divided"
+    assert len(drawn) == len(rows) or len(drawn) > num_rows - max(sizes.values()), "as many as fit"
+    if all(taken[group] == sizes[group] for group in taken):
+        random.shuffle(rows)
+        assert {one.id for one in draw_examples(rows, num_rows, seed)} == {one.id for one in drawn}, "in any order"
+    parts, found = (Counter(one.meta["task"] for one in some) for some in (rows, drawn))
+    for part, total in parts.items():
+        assert abs(found[part] - len(drawn) * total / len(rows)) <= 2 * max(sizes.values()), "each in proportion"
+
+
+@pytest.mark.parametrize("parts", [["qa"] * 8, ["qa", *["summary"] * 7], list("abcdefgh")])
+def test_another_seed_draws_other_rows(parts: list[str]) -> None:
+    rows = [row(number, part, str(number)) for number, part in enumerate(parts)]
+    drawn = Counter(draw_examples(rows, 1, seed)[0].id for seed in range(400))
+    assert len(drawn) == 8 and min(drawn.values()) > 20, "every row is drawn by some seed"
+
+
+def test_num_rows_counts_what_is_kept_and_not_drawn(tmp_path: Path) -> None:
     file = write(tmp_path / "begin_test_wow.tsv", [BEGIN[3], *BEGIN[:3]])
-    source = make("begin", tmp_path)
-    found = list(read_examples(source, "test", ReadReport(), 2))
-    assert [example.id for example in found] == ["begin_test_wow:1", "begin_test_wow:2"]
+    source, report = make("begin", tmp_path), ReadReport()
+    found = [one.id for one in read_drawn_examples(source, "test", report, num_rows=2, seed=0)]
+    assert len(found) == 2 and set(found) < {f"begin_test_wow:{number}" for number in (1, 2, 3)}
+    assert report.counts["kept"] == 2 and report.counts["dropped: not drawn (num_rows=2, seed=0)"] == 1
     with pytest.raises(UserError, match="num_rows is 0"):
         list(read_examples(source, "test", ReadReport(), 0))
     write(file, [BEGIN[3]])
