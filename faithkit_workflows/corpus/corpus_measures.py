@@ -103,6 +103,10 @@ class Dialogues:
     def turns_each(self) -> float:
         return self.num_turns / max(1, self.num_dialogues)
 
+    def to_dict(self) -> dict[str, float | None]:
+        """Converts to a plain container, for JSON."""
+        return asdict(self) | {"turns_each": self.turns_each if self.num_turns else None}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:

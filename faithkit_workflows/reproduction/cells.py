@@ -125,12 +125,14 @@ class Share:
         path: To the counts by name.
         part: The name.
         of: The name of the total, if it is not the sum.
+        exact: The paper's share is of the same rows, so ours has no interval.
     """
 
     step: str
     path: tuple[str | int, ...]
     part: str
     of: str = ""
+    exact: bool = False
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads the share; None if nothing was counted."""
@@ -139,6 +141,8 @@ class Share:
         counts = _read_corpus(folder, self.path)
         if not counts or not (total := counts[self.of] if self.of else sum(counts.values())):
             return None
+        if self.exact:
+            return Estimate(value=100 * counts[self.part] / total, n=total)
         bounds = binomtest(counts[self.part], total).proportion_ci(method="wilson")
         share = Estimate(value=counts[self.part] / total, low=bounds.low, high=bounds.high, n=total)
         return scale_estimate(share, 100)
@@ -205,6 +209,7 @@ class Cell:
         result: None if there is no figure of ours.
         why: Why there is none, or a remark on the comparison.
         stars: The paper's mark of significance.
+        differs: What its figure of ours has otherwise than the paper's, beyond the differences of its steps.
     """
 
     row: str
@@ -214,6 +219,7 @@ class Cell:
     result: Result | None
     why: str = ""
     stars: str = ""
+    differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,8 @@ class Rule:
         otherwise: Another metric, if there is none of the first name.
         factor: From our unit to the paper's, for a metric; None for percent.
         of_baseline: The metric does not depend on the step's model.
+        exact: The share is of the same rows as the paper's, and is compared by its digits.
+        differs: What our figure has otherwise than the paper's; with a difference there is no verdict.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -72,6 +74,8 @@ class Rule:
     otherwise: str = ""
     factor: float | None = None
     of_baseline: bool = False
+    exact: bool = False
+    differs: tuple[str, ...] = ()
     why: str = ""
 
     def __post_init__(self) -> None:
@@ -80,6 +84,8 @@ class Rule:
         of_metrics = {"factor": self.factor is not None, "otherwise": self.otherwise, "of_baseline": self.of_baseline}
         if (self.count or self.share) and (wrong := next((key for key, given in of_metrics.items() if given), "")):
             raise ValueError(f"{wrong} has no effect beside {'count' if self.count else 'share'}")
+        if self.exact and not self.share:
+            raise ValueError("exact is for a share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,7 @@ class Part:
         compute: A function of COMPUTATIONS, which changes the rows.
         digits: The decimal digits; by default those of the published column.
         unpublished: Keeps cells without a published figure, with this remark.
+        differs: What all these figures have otherwise than the paper's.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -117,6 +124,7 @@ class Part:
     compute: str = ""
     digits: Any = None
     unpublished: str = ""
+    differs: tuple[str, ...] = ()
 
 
 # What lists and maps in an entry are read as.
@@ -134,6 +142,7 @@ class Forms:
     arguments: tuple[str, ...] = ()
     steps: dict[str, str] = field(default_factory=dict)
     stand_in: str = ""
+    differs: tuple[str, ...] = ()
 
     def build_steps(self) -> tuple[Step, Step, Step]:
         """Builds the steps that write the forms, read people's answers from an export, and measure them."""
@@ -145,6 +154,7 @@ class Forms:
             corpora={"pipeline.path": self.dataset},
             steps=self.steps,
             stand_in=self.stand_in,
+            differs=self.differs,
         )
         export = f"{EXPORTS}/{self.name}.json"
         answers = replace(forms, name=f"{self.name}_answers", answers=export, after=(forms.name,))
@@ -309,6 +319,7 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
                 result=result,
                 why=why,
                 stars=row.get("stars", {}).get(column, ""),
+                differs=tuple(found.fill([*part.differs, *rule.differs])),
             )
 
 
@@ -331,7 +342,7 @@ def _build_result(
     if rule.count:
         return Count(step, tuple(row.fill(rule.count)))
     if rule.share:
-        return Share(step, tuple(row.fill(rule.share)), row.fill(rule.part), of=rule.of)
+        return Share(step, tuple(row.fill(rule.share)), row.fill(rule.part), of=rule.of, exact=rule.exact)
     kind, name = (HumanScore, rule.human) if rule.human else (Metric, rule.metric)
     factor = 100.0 if rule.factor is None else rule.factor
     metric = kind(step, row.fill(name), factor, row.fill(rule.otherwise), rule.of_baseline)

@@ -54,7 +54,8 @@ class Compared:
     """A compared cell.
 
     Args:
-        why: The reason, if there is no verdict.
+        why: The reason, if there is no verdict: the differences, or why there is no figure.
+        differences: From the paper's protocol; a cell has a verdict only without one.
         prompts: The prompts of our figure: ours, or the user's files with their fingerprints; empty if it has none.
         unparsed: The share of replies without a verdict; our figure is not shown if it is larger than a half.
         stars: Our mark of significance.
@@ -64,6 +65,7 @@ class Compared:
     ours: Estimate | None
     verdict: str
     why: str = ""
+    differences: tuple[str, ...] = ()
     prompts: str = ""
     unparsed: float = 0.0
     stars: str = ""
@@ -76,7 +78,7 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
         without: The steps without results, with the reason.
     """
     part, found = describe_missing_data(table, place, without), []
-    for cell, (needed, prompts, replaced) in zip(table.cells, trace_cells(table, place), strict=True):
+    for cell, (needed, prompts, differences) in zip(table.cells, trace_cells(table, place), strict=True):
         result = cell.result
         blocked = next((without[step.name] for step in needed if step.name in without), "")
         if result is None or blocked:
@@ -89,7 +91,9 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
             found.append(Compared(cell=cell, ours=None, verdict=NOT_RUN, why=reason))
             continue
         unparsed = result.read_unparsed(folder) if isinstance(result, Metric | Difference) else 0.0
-        why = replaced or (part if isinstance(result, Count) else "")
+        if part and isinstance(result, Count):
+            differences = (*differences, part)
+        why = "; ".join(differences)
         if unparsed > TOO_MANY_UNPARSED:
             why = f"{unparsed:.0%} of the replies could not be read as a verdict"
         elif cell.published is None:
@@ -98,8 +102,8 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
         if not why and cell.published is not None:
             verdict = compare_with_published(ours, cell.published, digits=cell.digits)
         stars = result.read_stars(folder) if isinstance(result, HumanScore) else ""
-        one = Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed, stars=stars)
-        found.append(one)
+        shown: dict[str, Any] = {"differences": differences, "prompts": prompts, "unparsed": unparsed, "stars": stars}
+        found.append(Compared(cell=cell, ours=ours, verdict=verdict, why=why, **shown))
     return found
 
 
@@ -113,22 +117,32 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
     return "" if here == whole.number else f"here are {here:,} {whole.unit}, in the paper {whole.number:,}"
 
 
-def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, str]]:
-    """Yields for each cell the steps behind its result, their prompts, and what replaces the paper's data and models.
-
-    The last is empty if the result can be compared with the paper's.
-    """
+def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, tuple[str, ...]]]:
+    """Yields for each cell the steps behind its result, their prompts, and how it differs from the paper's protocol."""
     steps = {step.name: step for step in table.steps}
     prompts_of = {name: describe_prompts(step.arguments, place.prompts) for name, step in steps.items()}
     for cell in table.cells:
-        names = (getattr(cell.result, "step", ""), getattr(cell.result, "before", ""))
-        needed = sort_steps(filter(None, names), steps)
-        replaced, prompts = _embedded(needed, place), dict[str, None]()
-        if not getattr(cell.result, "of_baseline", False):
-            prompts = dict.fromkeys(prompts_of[step.name] for step in needed if prompts_of[step.name])
-            replaced += [step.stand_in for step in needed if step.stand_in]
-            replaced += [f"{OURS} in place of the paper's"] * (OURS in prompts)
-        yield needed, "; ".join(prompts), "; ".join(dict.fromkeys(replaced))
+        names = [name for name in (getattr(cell.result, "step", ""), getattr(cell.result, "before", "")) if name]
+        needed = sort_steps(names, steps)
+        differences, prompts, recipe = _embedded(needed, place), dict[str, None](), list(cell.differs)
+        models = [] if getattr(cell.result, "of_baseline", False) else needed
+        prompts = dict.fromkeys(prompts_of[step.name] for step in models if prompts_of[step.name])
+        differences += [step.stand_in for step in models if step.stand_in]
+        differences += [f"{OURS} in place of the paper's"] * (OURS in prompts)
+        differences += [line for step in models or [steps[name] for name in names] if (line := _limit(step))]
+        recipe += [line for step in models for line in step.differs]
+        if recipe:
+            differences.append(f"recipe differs: {', '.join(dict.fromkeys(recipe))}")
+        yield needed, "; ".join(prompts), tuple(dict.fromkeys(differences))
+
+
+def _limit(step: Step) -> str:
+    """Describes how many rows a step reads at most; empty for all."""
+    found = (argument.partition("=") for argument in step.arguments)
+    limits = [
+        f"{step.name} with {value} rows" for key, _, value in found if key.split(".")[-1] in ("num_rows", "limit")
+    ]
+    return ", ".join(limits)
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
@@ -256,6 +270,7 @@ def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
             "ours": one.ours and {name: getattr(one.ours, name) for name in ("value", "low", "high", "n")},
             "verdict": one.verdict,
             "why": one.why or None,
+            "differences": list(one.differences),
             "prompts": one.prompts or None,
             "unparsed": one.unparsed,
             "stars": one.stars,
@@ -336,12 +351,12 @@ def describe_results(results: Sequence[Table | Figure], place: Place) -> Iterato
             yield "  comparable: by eye: the paper prints no numbers"
             continue
         blocked, reasons = find_blocked_steps(result.steps, place), Counter[str]()
-        for cell, (needed, _, replaced) in zip(result.cells, trace_cells(result, place), strict=True):
+        for cell, (needed, _, differences) in zip(result.cells, trace_cells(result, place), strict=True):
             missing = next((blocked[step.name] for step in needed if step.name in blocked), "")
             if cell.result is None or cell.published is None:
                 reasons[cell.why or "the paper's figure is not available"] += 1
-            elif missing or replaced:
-                reasons[missing or replaced] += 1
+            elif missing or differences:
+                reasons[missing or "; ".join(differences)] += 1
         shown = f"{len(result.cells) - reasons.total()} of {len(result.cells)} figures"
-        others = (f"{number} not: {reason}" for reason, number in reasons.most_common(4))
+        others = (f"{number} not: {reason}" for reason, number in reasons.most_common())
         yield f"  comparable: {'; '.join([shown, *others])}"

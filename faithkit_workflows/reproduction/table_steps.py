@@ -50,6 +50,7 @@ class Step:
         answers: The export of people's answers that it needs, below `data_dir`.
         after: Other steps that are run before it; those in `steps` are too.
         num_gpus: The GPUs of 80 GB that it needs at least.
+        differs: What it does otherwise than the paper.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -63,6 +64,7 @@ class Step:
     answers: str = ""
     after: tuple[str, ...] = ()
     num_gpus: int = 0
+    differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +94,9 @@ class Place:
         return self.out / "steps" / step
 
     def corpus(self, name: str) -> Path | None:
-        """Finds a corpus below data_dir; of several versions the paper's."""
+        """Finds a corpus below data_dir, of several versions the paper's; a folder without a file is none."""
         path = self.data_dir / name if self.data_dir else None
-        if path is None or not path.exists():
+        if path is None or not (path.is_file() or any(one.is_file() for one in path.rglob("*"))):
             return None
         return next(iter(sorted(path.glob(VERSIONS[name]))), path) if name in VERSIONS else path
 

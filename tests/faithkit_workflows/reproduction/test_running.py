@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,8 +20,13 @@ from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
 from faithkit_workflows.reproduction import cells as c
 from faithkit_workflows.reproduction import table_steps as steps
-from faithkit_workflows.reproduction.paper_tables import select_results
-from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
+from faithkit_workflows.reproduction.paper_tables import all_results, select_results
+from faithkit_workflows.reproduction.reproduction_report import (
+    NOT_RUN,
+    build_comparison_table,
+    compare_table,
+    trace_cells,
+)
 from faithkit_workflows.reproduction.table_files import list_names
 from faithkit_workflows.reproduction.table_steps import LOCAL, PAPER, Place, Step
 from tests.running import ROOT, compose, plain_config
@@ -118,6 +125,9 @@ def test_the_list_names_data_prompts_hardware_and_what_can_be_compared(
     assert sorted(local) == sorted(list_names()) and not (tmp_path / "out").exists()
     assert "data: ragtruth: embedded" in local["ragtruth_2"] and "comparable: 0 of 45" in local["ragtruth_2"]
     (tmp_path / "ragtruth").mkdir()
+    empty = described("scale=paper", f"data_dir={tmp_path}")["ragtruth_2"]
+    assert "data: ragtruth: missing" in empty and "comparable: 0 of 45" in empty, "an empty folder gives nothing"
+    (tmp_path / "ragtruth" / "response.jsonl").touch()
     paper = described("scale=paper", f"data_dir={tmp_path}")
     assert "data: ragtruth: given" in paper["ragtruth_2"] and "comparable: 45 of 45" in paper["ragtruth_2"]
     assert "hardware: CPU" in paper["ragtruth_2"] and "4 GPUs of 80 GB, 1 training" in paper["ragtruth_5"]
@@ -297,6 +307,47 @@ def test_figures_that_are_not_comparable_have_no_verdict(tmp_path: Path, corpora
     assert "no such figure" in reasons[3] and reasons[4] == "people judged these"
     caption = str(build_comparison_table(table(*cells), found, "").caption)
     assert "(1) the embedded corpus in place of wow" in caption and "3 not comparable, 2 not run" in caption
+
+
+def test_a_cell_lists_its_differences_and_has_a_verdict_only_without_one(tmp_path: Path, corpora: Path) -> None:
+    step: dict[str, Any] = {"script": "evaluate", "corpora": {"p": "diahalu"}}
+    own = Step(name="own", arguments=(), differs=("another sample",), **step)
+    few = Step(name="few", arguments=("benchmark.num_rows=24",), **step)
+    place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
+    for one in (own, few):
+        place.folder(one.name).mkdir(parents=True)
+        metrics = {"test/diahalu/f1": {"value": 0.1, "low": 0.05, "high": 0.2, "n": 7}}
+        (place.folder(one.name) / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
+    name = "test/diahalu/f1"
+    cells = [cell(c.Metric("own", name)), cell(c.Metric("few", name, of_baseline=True))]
+    cells.append(replace(cells[0], differs=("other histories",)))
+    compared = table(*cells, steps=(own, few))
+    found = compare_table(compared, place, {})
+    assert [one.differences for one in found] == [
+        ("recipe differs: another sample",),
+        ("few with 24 rows",),
+        ("recipe differs: other histories, another sample",),
+    ]
+    assert {one.verdict for one in found} == {c.NOT_COMPARABLE} and found[1].why == "few with 24 rows"
+
+
+@pytest.mark.parametrize("scale", [LOCAL, PAPER])
+def test_recipes_that_differ_from_the_papers_have_no_verdict(scale: str, tmp_path: Path) -> None:
+    results, place = all_results(scale), Place(scale=scale, out=tmp_path)
+
+    def differences(name: str) -> dict[str, str]:
+        shown = results[name]
+        assert isinstance(shown, c.Table)
+        traced = zip(shown.cells, trace_cells(shown, place), strict=True)
+        return {f"{cell.row}|{cell.column}": "; ".join(found) for cell, (_, _, found) in traced if cell.result}
+
+    assert all("recipe differs" in one for one in differences("faithdial_4").values())
+    chosen = [one for row, one in differences("faithdial_8").items() if row.startswith("topical_chat")]
+    assert chosen and all("token F1 of at least 0.2" in one for one in chosen)
+    judged = {row: one for row, one in differences("halludial_2").items() if row.startswith("HalluJudge")}
+    assert judged and all("recipe differs" in one for one in judged.values())
+    assert "as JSON" in differences("ragtruth_5")["Llama-2-13B, fine-tuned; Data2txt|F1"]
+    assert "share of hallucinated" in differences("diahalu_3")["Random; all|F1"]
 
 
 def test_a_figure_of_unread_replies_is_not_shown(tmp_path: Path, corpora: Path) -> None:

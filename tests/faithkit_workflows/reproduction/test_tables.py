@@ -140,7 +140,7 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
         ("ragtruth", "tables:", "table:", ".yaml", "no key table", "tables"),
         ("ragtruth", "    published: ragtruth_basic", "    publshed: x", "ragtruth_2", "publshed", "published"),
         ("ragtruth", '    row: "{task}"\n', "", "ragtruth_2", "there is no row", ""),
-        ("ragtruth", CHAR, "metrik: x", "ragtruth_6", "results.0.metrik", "metric"),
+        ("ragtruth", CHAR, "metrik: x", "ragtruth_6", "results.1.metrik", "metric"),
         ("ragtruth", f"- {CHAR}", "- why: x\n        metric: x{part}", "ragtruth_6", "give one of metric", ""),
         ("ragtruth", "sources]}", "sources], factor: 100}", "ragtruth_2", "factor has no effect beside count", ""),
         ("ragtruth", "/{part}response_", "/{prt}response_", "ragtruth_5", "no field prt", "part"),
