@@ -139,10 +139,8 @@ def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, t
 def _limit(step: Step) -> str:
     """Describes how many rows a step reads at most; empty for all."""
     found = (argument.partition("=") for argument in step.arguments)
-    limits = [
-        f"{step.name} with {value} rows" for key, _, value in found if key.split(".")[-1] in ("num_rows", "limit")
-    ]
-    return ", ".join(limits)
+    limits = [int(value) for key, _, value in found if key.split(".")[-1] in ("num_rows", "limit")]
+    return f"at most {min(limits):,} rows" if limits else ""
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:

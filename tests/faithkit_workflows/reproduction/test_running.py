@@ -325,10 +325,10 @@ def test_a_cell_lists_its_differences_and_has_a_verdict_only_without_one(tmp_pat
     found = compare_table(compared, place, {})
     assert [one.differences for one in found] == [
         ("recipe differs: another sample",),
-        ("few with 24 rows",),
+        ("at most 24 rows",),
         ("recipe differs: other histories, another sample",),
     ]
-    assert {one.verdict for one in found} == {c.NOT_COMPARABLE} and found[1].why == "few with 24 rows"
+    assert {one.verdict for one in found} == {c.NOT_COMPARABLE} and found[1].why == "at most 24 rows"
 
 
 @pytest.mark.parametrize("scale", [LOCAL, PAPER])
