@@ -55,6 +55,8 @@ DATASETS = {
     "psiloqa": "data_modules.datasets.psiloqa.PsiloQa",
     "faithbench": "data_modules.datasets.faithbench.FaithBench",
     "ragtruth_plus_plus": "data_modules.datasets.ragtruth_plus_plus.RagTruthPlusPlus",
+    "summedits": "data_modules.datasets.summedits.SummEdits",
+    "wice": "data_modules.datasets.wice.Wice",
     "weak_wow": "data_modules.weak.wow_pairs.WeakWow",
     "dropped_support": "data_modules.weak.dropped.DroppedSupport",
 }

@@ -16,6 +16,7 @@ SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialog
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
 YES_NO = {"yes": HALLUCINATED, "no": FAITHFUL}  # the answer to: is it hallucinated?
 PROBABILITY = "probability"  # in `meta`: a weak label
+QUOTES = "'\"`"
 ANY = "all"  # of an option that names several things
 Names = str | Sequence[str]
 RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # set in `meta` by this program, never by a row
@@ -143,6 +144,72 @@ def locate_span(text: str, start: int, end: int, answer: str, report: ReadReport
         start = answer.index(text)
         end = start + len(text)
     return Span(start=start, end=end, label=label)
+
+
+def read_token_spans(row: Row, tokens_name: str, marks_name: str, text: str) -> tuple[Span, ...]:
+    """Makes spans of marked tokens: those that follow each other are one.
+
+    Args:
+        tokens_name: The field of the tokens, which are the text without its white space.
+        marks_name: The field with 1 or true for each marked token, and 0 or false for the others.
+    """
+    # The marks are checked first: a wrong number of them is the clearer error.
+    marks, num_tokens = row.items(marks_name), len(row.items(tokens_name))
+    if len(marks) != num_tokens:
+        raise BadRow(f"field {marks_name!r} has {len(marks)} entries for {num_tokens} tokens")
+    for place, mark in enumerate(marks):
+        if mark not in (0, 1):
+            raise BadRow(f"field '{marks_name}[{place}]' must be 0 or 1, got {shorten(mark)}")
+    runs: list[list[int]] = []
+    follows = False
+    for (start, end), mark in zip(align_tokens(text, row.texts(tokens_name), tokens_name), marks, strict=True):
+        if start == end:  # a token of white space
+            continue
+        if mark and follows:
+            runs[-1][1] = end
+        elif mark:
+            runs.append([start, end])
+        follows = bool(mark)
+    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
+
+
+def align_tokens(text: str, tokens: Sequence[str], name: str = "tokens") -> list[tuple[int, int]]:
+    """Finds start and end of every token in the text: in order, with nothing but white space between them.
+
+    XSum's token labels escape quotes (`bahrain\\'s`), and not every copy of them does so in tokens and summaries alike:
+    a backslash before a quote may be in one and missing in the other. A token of white space has no width.
+
+    Args:
+        name: The field of the tokens, for errors.
+    """
+    places, end = [], 0
+    for number, token in enumerate(tokens):
+        while end < len(text) and text[end].isspace():
+            end += 1
+        if token.isspace():
+            places.append((end, end))
+            continue
+        start, inside = end, 0
+        while inside < len(token):
+            if text[end : end + 1] == token[inside]:
+                end, inside = end + 1, inside + 1
+            elif _escapes(text, end):
+                end += 1
+            elif _escapes(token, inside):
+                inside += 1
+            else:
+                break
+        if inside < len(token) or end == start:
+            goes_on = shorten(text[start : start + 40])
+            raise BadRow(f"field '{name}[{number}]' is {shorten(token)}, but the text goes on with {goes_on}")
+        places.append((start, end))
+    if rest := text[end:].strip():
+        raise BadRow(f"field {name!r} ends before the text does: {shorten(rest[:40])} is left")
+    return places
+
+
+def _escapes(text: str, place: int) -> bool:
+    return text[place : place + 1] == "\\" and text[place + 1 : place + 2] in tuple(QUOTES)
 
 
 def whole_number(item: Row, name: str, hint: str | None = None) -> int:

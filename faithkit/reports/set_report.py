@@ -2,7 +2,7 @@
 
 LLM-AggreFact: balanced accuracy. TRUE: AUROC; its mean is without FEVER and VitaminC, which some metrics learned.
 PsiloQA: intersection over union of marked characters, 1 where neither side marks any, mean over the rows of a language.
-FaithBench: balanced accuracy and macro-F1 of all rows.
+FaithBench: balanced accuracy and macro-F1 of all rows. SummEdits: balanced accuracy of each domain.
 """
 
 from collections import Counter
@@ -51,6 +51,7 @@ PROTOCOLS = {
     "true_sets": Protocol(metrics=("auroc",), field="set", not_in_mean=("fever", "vitc")),
     "psiloqa": Protocol(metrics=(IOU,), field="language"),
     "faithbench": Protocol(metrics=("balanced_accuracy", "macro_f1")),
+    "summedits": Protocol(metrics=("balanced_accuracy",), field="domain"),
 }
 
 

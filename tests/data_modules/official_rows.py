@@ -21,7 +21,9 @@ from tests.data_modules.official.benchmark_sets import (
     MESSAGES,
     PLUS_PLUS_SPANS,
     PSILOQA,
+    SUMMEDITS,
     TRUE_SETS,
+    WICE,
 )
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS, WOW
 from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
@@ -52,6 +54,8 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "psiloqa": ("test.jsonl", PSILOQA, None),
     "faithbench": ("batch_1.json", FAITHBENCH, None),
     "ragtruth_plus_plus": ("messages.csv", MESSAGES, None),
+    "summedits": ("summedits_news.json", SUMMEDITS[:3], ("doc", "summary", "label")),
+    "wice": ("claim/test.jsonl", WICE, None),
     "true_sets": ("frank_valid_download.csv", TRUE_SETS, ("grounding", "generated_text", "label")),
 }
 COMPANIONS = {  # a second file that the first needs

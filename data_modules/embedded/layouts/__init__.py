@@ -39,7 +39,9 @@ from data_modules.embedded.layouts.span_layout import (
     write_psiloqa,
     write_ragtruth,
     write_ragtruth_plus_plus,
+    write_summedits,
     write_true,
+    write_wice,
     write_xsum_tokens,
 )
 from faithkit.errors import UserError
@@ -119,6 +121,8 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "psiloqa": write_psiloqa,
     "faithbench": write_faithbench,
     "ragtruth_plus_plus": write_ragtruth_plus_plus,
+    "summedits": write_summedits,
+    "wice": write_wice,
 }
 LAYOUTS_VERSION = 1  # raised when a layout holds other rows of the same corpus
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others

@@ -12,17 +12,24 @@ from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
 from data_modules.datasets.psiloqa import LANGUAGES
 from data_modules.datasets.ragtruth import CORPORA
 from data_modules.datasets.ragtruth_plus_plus import MESSAGE_FIELDS, MESSAGES, SPANS
+from data_modules.datasets.summedits import DOMAINS as DOMAINS_OF_EDITS
+from data_modules.datasets.summedits import PREFIX, SPLIT_NAMES
+from data_modules.datasets.wice import CLAIM, FOLDERS, TOKENS
+from data_modules.datasets.wice import FILES as WICE_FILES
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.dialogue import REMARK_RATE
 from data_modules.embedded.domains import DOMAINS, knowledge_wording
 from data_modules.embedded.facts import DialogueState, Fact, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.hallucinate import added_clause, true_clause, wrong_clause
-from data_modules.embedded.layouts.common import SPLITS, NumRows, sizes, write_csv, write_json_object
+from data_modules.embedded.layouts.common import SPLITS, NumRows, sizes, write_csv, write_json, write_json_object
 from data_modules.embedded.phrasing import PERSONAL, Clause, Plan, Random01, draw_plan, pick, word, write_reply
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED
 
 MODELS = {"chat-small": 0.25, "chat-medium": 0.15, "chat-large": 0.08}  # rates of hallucinated sentences
+
+
+INSERTION = "hallucinated_fact_insertion"  # a type of SummEdits' edits
 
 
 class MarkedSpan(NamedTuple):
@@ -340,4 +347,43 @@ def write_ragtruth_plus_plus(folder: Path, num_rows: NumRows = 100, seed: int = 
     write_csv(folder / MESSAGES, messages, header=MESSAGE_FIELDS)
     header = ("start_pos", "end_pos", "span_text", "label", "reasoning", "stable_id", "message_stable_id")
     write_csv(folder / SPANS, spans, header=header)
+    return folder
+
+
+def write_summedits(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes SummEdits: a file for each domain, with the rows of both its splits; sources take turns among them."""
+    files: dict[str, list[dict[str, Any]]] = {name: [] for name in DOMAINS_OF_EDITS}
+    for split, source, answer in _answers(num_rows, ("validation", "test"), seed):
+        rows = files[list(files)[source.number % len(files)]]
+        texts = {"doc": " ".join(source.passages), "summary": answer.text, "original_summary": source.passages[0]}
+        edits = sorted({"entity_modification" if "conflict" in mark.type else INSERTION for mark in answer.marks})
+        labels = {"label": int(not answer.marks), "edit_types": edits}
+        official = next(name for name, own in SPLIT_NAMES.items() if own == split)
+        rows.append({"id": f"{split}_{source.number}_{answer.model}", **texts, **labels, "split": official})
+    for name, rows in files.items():
+        if rows:
+            write_json(folder / f"{PREFIX}{name}.json", rows)
+    return folder
+
+
+def write_wice(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes WiCE: the answers as claims, and those with marks as sub-claims with unsupported tokens."""
+    for split in sizes(num_rows):
+        claims, marked = [], []
+        for _, source, answer in _answers(num_rows, (split,), seed):
+            label = "partially_supported" if answer.marks else "supported"
+            row: dict[str, Any] = {"label": label, "supporting_sentences": [], "claim": answer.text}
+            row |= {"evidence": list(source.passages)}
+            meta = {"claim_title": source.topic, "claim_section": "", "claim_context": ""}
+            name = f"{split}{source.number:05}-{answer.model}"
+            claims.append({**row, "meta": {"id": name, **meta}})
+            if answer.marks:
+                tokens = [(found[0], *found.span()) for found in re.finditer(r"\w+|[^\w\s]", answer.text)]
+                is_marked = [any(m.start < end and start < m.end for m in answer.marks) for _, start, end in tokens]
+                spans = {"claim_tokens": [text for text, _, _ in tokens], "non_supported_spans": is_marked}
+                marked.append({**row, **spans, "meta": {"id": f"{name}-0", **meta}})
+        name = WICE_FILES[split]
+        for unit, rows in ((f"entailment_retrieval/{FOLDERS[CLAIM]}", claims), (FOLDERS[TOKENS], marked)):
+            (folder / unit).mkdir(parents=True, exist_ok=True)
+            write_jsonl(folder / unit / f"{name}.jsonl", rows)
     return folder

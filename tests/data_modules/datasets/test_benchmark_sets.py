@@ -1,6 +1,7 @@
 """Sets of claims and of spans that detectors are measured on: rows, labels and spans as the releases have them."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,18 @@ from tests.data_modules.official.benchmark_sets import (
     PLUS_PLUS_SPANS,
     POOL,
     PSILOQA,
+    SUMMEDITS,
     TRUE_SETS,
+    WICE,
+    WICE_TOKENS,
     message,
     note,
     sample,
     span,
 )
 from tests.data_modules.official_rows import labels, make, read, write
+
+REAL = os.environ.get("FAITHKIT_TEST_DATA")
 
 
 def write_parquet(folder: Path) -> Path:
@@ -217,3 +223,54 @@ def test_messages_that_make_no_pair(tmp_path: Path) -> None:
     (corpus(tmp_path) / "hallucination_spans.csv").unlink()
     with pytest.raises(UserError, match=r"no hallucination_spans.csv next to the messages"):
         read(make("ragtruth_plus_plus", tmp_path))
+
+
+def test_edited_summaries_are_read_by_split_and_domain(tmp_path: Path) -> None:
+    for domain in ("news", "sales_call"):
+        write(tmp_path / f"summedits_{domain}.json", [{**row, "id": f"{domain}{row['id']}"} for row in SUMMEDITS])
+    examples, counts = read(make("summedits", tmp_path))
+    assert counts == {"kept": 6} and labels(examples) == {"faithful": 2, "hallucinated": 4}
+    assert [one.meta["domain"] for one in examples[::3]] == ["news", "sales_call"]
+    assert examples[2].tags == ("antonym_swap", "negation_insertion_removal")
+    assert (examples[1].original, examples[1].knowledge) == ("The inn has rooms.", INN)
+    assert [one.id for one in read(make("summedits", tmp_path), "validation")[0]] == ["newsnews_3", "sales_callnews_3"]
+    both, counts = read(make("summedits", tmp_path, official_split=False, domains="news"))
+    assert len(both) == 4 and counts["dropped: domain sales_call"] == 4, "the paper's figures are of all rows"
+    with pytest.raises(UserError, match="the file's name is of no domain: 'mine'; known: news"):
+        read(make("summedits", write(tmp_path / "mine" / "summedits_mine.json", SUMMEDITS)))
+    with pytest.raises(UserError, match="'split' is 'train'; known: 'evaluation', 'test'"):
+        read(make("summedits", write(tmp_path / "one" / "summedits_news.json", [{**SUMMEDITS[0], "split": "train"}])))
+
+
+def test_claims_are_read_with_their_page_and_unsupported_tokens(tmp_path: Path) -> None:
+    for name, rows in (("dev", WICE[:2]), ("test", WICE)):
+        write(tmp_path / "data" / "entailment_retrieval" / "claim" / f"{name}.jsonl", rows)
+    write(tmp_path / "data" / "non_supported_tokens" / "dev.jsonl", WICE_TOKENS)
+    source = make("wice", tmp_path)
+    assert source.split_names() == ["validation", "test"]
+    examples, _ = read(source)
+    assert [one.label for one in examples] == ["faithful", "hallucinated", "hallucinated"]
+    assert [one.tags for one in examples] == [("supported",), ("partially_supported",), ("not_supported",)]
+    assert examples[0].knowledge.splitlines()[1] == "The Orvel Inn has twelve rooms." and examples[0].spans is None
+    assert len({one.group for one in examples}) == 1, "claims that cite one page stay together"
+    (marked,), _ = read(make("wice", tmp_path, units="tokens"))
+    assert [marked.response[span.start : span.end] for span in marked.spans or ()] == ["ten", "a pool"]
+    with pytest.raises(UserError, match=r"looked for .*/subclaim/train\.jsonl"):
+        read(make("wice", tmp_path, units="subclaim"))
+    without = write(tmp_path / "non_supported_tokens" / "dev.jsonl", WICE)
+    with pytest.raises(UserError, match="looked for claim, evidence, label, meta, claim_tokens, non_supported_spans"):
+        read(make("wice", without, units="tokens"))
+
+
+@pytest.mark.skipif(not REAL, reason="FAITHKIT_TEST_DATA names no folder with the corpora")
+def test_the_releases_are_read_whole() -> None:
+    folder = Path(REAL or "")
+    edits, counts = read(make("summedits", folder / "summedits", official_split=False))
+    assert (
+        len(edits) == counts["kept"] == 3116 and len({one.group for one in edits if one.meta["domain"] == "news"}) == 25
+    )
+    claims, _ = read(make("wice", folder / "wice"))
+    assert labels(claims) == {"hallucinated": 234, "faithful": 115}
+    source = make("wice", folder / "wice", units="tokens")
+    marked = [one for split in source.split_names() for one in read(source, split)[0]]
+    assert len(marked) == 498 and all(one.spans for one in marked)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.datasets.ragtruth import LABELS, render
-from data_modules.datasets.xsum_tokens import align
+from data_modules.reading.fields import align_tokens
 from data_modules.reading.rows import BadRow
 from faithkit.errors import UserError
 from faithkit.records import Example
@@ -185,7 +185,7 @@ def test_runs_of_marked_tokens_are_spans(tmp_path: Path) -> None:
 @pytest.mark.parametrize("summary", ['orvel\'s "deep"  lake', 'orvel\\\'s \\"deep\\" lake', ' orvel\\\'s "deep"lake\n'])
 @pytest.mark.parametrize("tokens", [["orvel's", '"deep"', "lake"], ["orvel\\'s", '\\"deep\\"', "lake"]])
 def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -> None:
-    places = align(summary, tokens)
+    places = align_tokens(summary, tokens)
     plain = [summary[start:end].replace("\\", "") for start, end in places]
     assert plain == ["orvel's", '"deep"', "lake"]
 
@@ -193,13 +193,13 @@ def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -
 @pytest.mark.parametrize(
     ("summary", "tokens", "message"),
     [
-        ("a deep lake", ["a", "lake"], r"'tokens\[1\]' is 'lake', but the summary goes on with 'deep lake'"),
-        ("a deep lake", ["a", "deep", "lake", "is"], r"'tokens\[3\]' is 'is', but the summary goes on with ''"),
-        ("a deep lake", ["a", "deep"], "ends before the summary does: 'lake' is left"),
+        ("a deep lake", ["a", "lake"], r"'tokens\[1\]' is 'lake', but the text goes on with 'deep lake'"),
+        ("a deep lake", ["a", "deep", "lake", "is"], r"'tokens\[3\]' is 'is', but the text goes on with ''"),
+        ("a deep lake", ["a", "deep"], "ends before the text does: 'lake' is left"),
         ("a deep lake", ["a", "", "deep", "lake"], r"'tokens\[1\]' is ''"),
         ("a \\deep lake", ["a", "deep", "lake"], r"'tokens\[1\]'"),  # only quotes are escaped
     ],
 )
 def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], message: str) -> None:
     with pytest.raises(BadRow, match=message):
-        align(summary, tokens)
+        align_tokens(summary, tokens)

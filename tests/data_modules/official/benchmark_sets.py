@@ -1,4 +1,4 @@
-"""Benchmarks of detectors: LLM-AggreFact, TRUE, PsiloQA, FaithBench and RAGTruth++."""
+"""Benchmarks of detectors: LLM-AggreFact, TRUE, PsiloQA, FaithBench, RAGTruth++, SummEdits and WiCE."""
 
 from typing import Any
 
@@ -96,3 +96,41 @@ MESSAGES: Rows = [
     message("a2", "assistant", 1, "It is deep.", "t2"),
 ]
 PLUS_PLUS_SPANS: Rows = [span("a1", 22, 28, "a pool", "Invented"), span("a1", 7, 16, "ten rooms")]
+
+
+def edited(number: int, summary: str, label: int, *edits: str, split: str = "test") -> dict[str, Any]:
+    """A row of SummEdits."""
+    texts = {"doc": INN if split == "test" else LAKE, "summary": summary, "original_summary": "The inn has rooms."}
+    return {"id": f"news_{number}", **texts, "label": label, "edit_types": [*edits], "split": split}
+
+
+SUMMEDITS: Rows = [
+    edited(0, "The inn has twelve rooms.", 1),
+    edited(1, "The inn has ten rooms.", 0, "entity_modification"),
+    edited(2, "The inn has no rooms and closes in May.", 0, "antonym_swap", "negation_insertion_removal"),
+    edited(3, "The lake is deep.", 1, "antonym_swap", split="evaluation"),
+]
+
+
+def claim(name: str, text: str, label: str, **values: Any) -> dict[str, Any]:
+    """A row of WiCE."""
+    meta = {"id": name, "claim_title": "Orvel Inn", "claim_section": "Rooms.", "claim_context": "It is an inn."}
+    evidence = ["(meta data) TITLE: The Orvel Inn", "The Orvel Inn has twelve rooms.", "It opens in May."]
+    found = {"label": label, "supporting_sentences": [[1]], "claim": text, "evidence": evidence, "meta": meta}
+    return {**values, **found}
+
+
+WICE: Rows = [
+    claim("dev1", "The inn has twelve rooms.", "supported"),
+    claim("dev2", "The inn has ten rooms, and a pool.", "partially_supported"),
+    claim("dev3", "The inn is closed.", "not_supported"),
+]
+WICE_TOKENS: Rows = [
+    claim(
+        "dev2-0",
+        "The inn has ten rooms, and a pool.",
+        "partially_supported",
+        claim_tokens=["The", "inn", "has", "ten", "rooms", ",", "and", "a", "\xa0", "pool", "."],
+        non_supported_spans=[False, False, False, True, False, False, False, True, False, True, False],
+    )
+]

@@ -13,7 +13,7 @@ from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table
-from tests.data_modules.official.benchmark_sets import AGGREFACT, PSILOQA
+from tests.data_modules.official.benchmark_sets import AGGREFACT, PSILOQA, SUMMEDITS, WICE
 from tests.data_modules.official.inference import DECODE
 from tests.data_modules.official.judgements import DIAHALU, HALLUDIAL, HALUEVAL_GENERAL
 from tests.data_modules.official.spans import XSUM_TOKENS
@@ -120,6 +120,8 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
         ("aggrefact", "sets", "Wicked"),
         ("psiloqa", "languages", "la"),
         ("faithbench", "benign", "keep"),
+        ("summedits", "domains", "sports"),
+        ("wice", "units", "page"),
     ],
 )
 def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:
@@ -136,6 +138,8 @@ ROWS = {
     "xsum_tokens": ("xsum_token_labels.jsonl", XSUM_TOKENS[1], XSUM_TOKENS[0]),
     "aggrefact": ("test.jsonl", AGGREFACT[1], AGGREFACT[0]),
     "psiloqa": ("test.jsonl", PSILOQA[1], PSILOQA[0]),
+    "summedits": ("summedits_news.json", SUMMEDITS[1], SUMMEDITS[0]),
+    "wice": ("claim/test.jsonl", WICE[1], WICE[0]),
 }
 BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("decode", {"turns": []}, "'turns' is empty"),
@@ -166,6 +170,11 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("psiloqa", {"labels": [[9, 9]]}, "the span holds nothing"),
     ("psiloqa", {"labels": [[1]]}, r"'labels\[0\]' must be a pair of offsets, got \[1\]"),
     ("psiloqa", {"lang": "la"}, "'lang' is 'la'; known: 'ar', 'ca'"),
+    ("summedits", {"label": 2}, "'label' is 2; known: '1', '0'"),
+    ("summedits", {"edit_types": "swap"}, "'edit_types' must be a list"),
+    ("wice", {"label": "refuted"}, "'label' is 'refuted'; known: 'supported', 'partially_supported'"),
+    ("wice", {"evidence": "A page."}, "'evidence' must be a list"),
+    ("wice", {"meta": None}, "must be a JSON object, got None"),
 ]
 
 
