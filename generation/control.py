@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import Columns
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
+from faithkit.choices import CONTROL_SOURCES, MEASURED, OFFICIAL
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
@@ -31,7 +32,15 @@ FIRST_PERSON = word_set("i me my myself mine")
 LEVELS = np.zeros(3, np.int8)  # of the classes of an entailment model
 LEVELS[[CONTRADICTION, NEUTRAL, ENTAILMENT]] = 0, 1, 2
 LEVELS_FILE = "levels.npy"
-VERSION = 2  # raised when a feature is measured differently
+OFFICIAL_FIELD = "control_tokens"  # of FaithDial's files, and of `meta`
+# The tokens of FaithDial's release by group, from the unwanted level to the wanted one. Those of entailment have the
+# levels that `entailment_levels=2` measures.
+OFFICIAL_TOKENS = {
+    VOICE: {"<first-person>": 0, "<no-first-person>": 1},
+    OVERLAP: {"<low-prec>": 0, "<med-prec>": 1, "<high-prec>": 2},
+    ENTAILED: {"<non-entailed>": 1, "<entailed>": 2},
+}
+VERSION = 3  # raised when a feature is measured differently
 
 Terciles = tuple[float, float]
 log = logging.getLogger("faithkit")
@@ -94,11 +103,10 @@ def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.i
 
     Args:
         values: The measured features by group [rows], in the groups' order.
-        terciles: Boundaries of the lexical overlap, if that is among the groups.
+        terciles: Boundaries of the lexical overlap; None if it is not among the groups, or is a level already.
     """
     columns = dict(values)
-    if OVERLAP in columns:
-        assert terciles is not None, "terciles are fitted on the training split"
+    if OVERLAP in columns and terciles is not None:
         columns[OVERLAP] = np.searchsorted(terciles, columns[OVERLAP], side="right")
     return np.stack([np.asarray(column).astype(np.int64) for column in columns.values()], axis=1)
 
@@ -148,13 +156,29 @@ class Ctrl:
         groups: Names of control groups, in the order of `data_modules.encoding.sequence_layout.CONTROL_TOKENS`.
         entailment: A critic of ours or an NLI model. None leaves that group out, and logs it.
         load: Loads the model of that name; called when it is first needed.
+        source: `measured`, or `official`: the `control_tokens` of FaithDial's files, as its release wrote them. Rows of
+            validation and test without them get those of a faithful answer.
+        entailment_levels: 3, or 2 as in FaithDial's release: a contradicted response gets the token of a neutral one.
     """
 
-    def __init__(self, *, groups: Sequence[str], entailment: str | None, load: Callable[[str], Entailment]):
+    def __init__(
+        self,
+        *,
+        groups: Sequence[str],
+        entailment: str | None,
+        load: Callable[[str], Entailment],
+        source: str = MEASURED,
+        entailment_levels: int = 3,
+    ):
         if unknown := [group for group in groups if group not in CONTROL_TOKENS]:
             hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
             raise UserError(f"unknown control group {unknown[0]!r}", place="control.groups", hint=hint)
-        if entailment is None and ENTAILED in groups:
+        if source not in CONTROL_SOURCES:
+            raise UserError(f"control.source is {source!r}", hint=f"use {' or '.join(CONTROL_SOURCES)}")
+        if entailment_levels not in (2, 3):
+            raise UserError(f"control.entailment_levels is {entailment_levels!r}", hint="use 2 or 3")
+        self.source, self.entailment_levels = source, entailment_levels
+        if entailment is None and ENTAILED in groups and source == MEASURED:
             log.info("control: no entailment group, because control.entailment names no critic and no NLI model")
             groups = [group for group in groups if group != ENTAILED]
         if not groups:
@@ -170,15 +194,24 @@ class Ctrl:
 
     def fingerprint(self) -> str:
         """Returns everything besides the examples that determines the measured values, for the keys of caches."""
-        model = f":{self.digest}" if ENTAILED in self.groups else ""
-        return f"ctrl:{VERSION}:{','.join(self.groups)}{model}"
+        groups = ",".join(self.groups)
+        if self.source == OFFICIAL:
+            return f"ctrl:{VERSION}:{OFFICIAL}:{groups}"
+        model = f":{self.entailment_levels}:{self.digest}" if ENTAILED in self.groups else ""
+        return f"ctrl:{VERSION}:{groups}{model}"
 
     def measure(self, examples: Sequence[Example], *, keep: bool = False) -> Columns:
         """Measures all groups of the examples' responses; returns a column of values [examples] for each group.
 
         Args:
             keep: Stores the entailment model's levels for later launches.
+
+        Raises:
+            UserError: With `source=official`, a training row without official tokens, or other tokens than these.
         """
+        if self.source == OFFICIAL:
+            found = np.array([_official_levels(example) for example in examples], np.int8).reshape(len(examples), 3)
+            return {group: found[:, list(OFFICIAL_TOKENS).index(group)] for group in self.groups}
         columns: Columns = {}
         for group in self.groups:
             if group == VOICE:
@@ -186,7 +219,8 @@ class Ctrl:
             elif group == OVERLAP:
                 columns[group] = np.array([lexical_overlap(e.knowledge, e.response) for e in examples], np.float64)
             else:
-                columns[group] = self._read_levels(examples) if keep else self._entailment_levels(examples)
+                column = self._read_levels(examples) if keep else self._entailment_levels(examples)
+                columns[group] = column if self.entailment_levels == 3 else np.maximum(column, LEVELS[NEUTRAL])
         return columns
 
     def _entailment_levels(self, examples: Sequence[Example]) -> NDArray[np.int8]:
@@ -223,3 +257,20 @@ class Ctrl:
     def release(self) -> None:
         """Frees the entailment model; it is loaded again when it is needed again."""
         self._model = None
+
+
+def _official_levels(example: Example) -> list[int]:
+    """Returns the level of each group by the row's official tokens, or those of a faithful answer."""
+    tokens, hint = example.meta.get(OFFICIAL_FIELD), "set control.source=measured"
+    if not tokens:
+        if example.split.startswith("train"):
+            raise UserError(f"row {example.id} has no {OFFICIAL_FIELD}", place="control.source=official", hint=hint)
+        return [max(of_group.values()) for of_group in OFFICIAL_TOKENS.values()]
+    if len(tokens) == len(OFFICIAL_TOKENS):
+        found = [of_group.get(token) for token, of_group in zip(tokens, OFFICIAL_TOKENS.values(), strict=True)]
+        known_levels = [level for level in found if level is not None]
+        if len(known_levels) == len(found):
+            return known_levels
+    known = "; ".join(", ".join(names) for names in OFFICIAL_TOKENS.values())
+    problem = f"row {example.id}: {OFFICIAL_FIELD} is {shorten(tokens)}, not one each of {known}"
+    raise UserError(problem, place="control.source=official", hint=hint)

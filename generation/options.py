@@ -66,12 +66,14 @@ class LossTruncationOptions:
         window: Newest losses that the cutoff is a quantile of.
         hot_start: Responses before any is left out: an untrained model cannot rank them.
         recompute_every: Responses between two cutoffs.
+        dropped_as_zero: Divides by the tokens of the dropped responses too, as FaithDial's release does.
     """
 
     drop_fraction: OpenShare
     window: Count
     hot_start: Count
     recompute_every: Count
+    dropped_as_zero: Switch = False
 
 
 @options("objective")

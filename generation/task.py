@@ -18,6 +18,7 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
+from faithkit.choices import MEASURED, OFFICIAL
 from faithkit.errors import UserError
 from faithkit.fast.batch_planning import plan_batches
 from faithkit.fast.packing import use_packed_attention
@@ -33,7 +34,7 @@ from faithkit.training.module import RowMetric, TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
-from generation.control import OVERLAP, Ctrl, Terciles, fit_terciles, levels
+from generation.control import OFFICIAL_FIELD, OVERLAP, Ctrl, Terciles, fit_terciles, levels
 from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
 from generation.options import GeneratorOptions
@@ -70,6 +71,8 @@ class ControlEncoder(Encoder):
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
         """Adds a column of values for each feature to the inner encoder's columns."""
         measured = self.ctrl.measure(examples, keep=True)
+        if self.ctrl.source == OFFICIAL and (without := sum(not one.meta.get(OFFICIAL_FIELD) for one in examples)):
+            counts["no control_tokens, given those of a faithful answer"] += without
         return self.inner.encode(examples, counts) | {PREFIX + group: values for group, values in measured.items()}
 
     def fit(self, train: Sequence[Subset]) -> None:
@@ -82,7 +85,7 @@ class ControlEncoder(Encoder):
             group: np.concatenate([s.encoded.columns[PREFIX + group][s.indices] for s in train])  # type: ignore[index]
             for group in self.ctrl.groups
         }
-        if OVERLAP in rows:
+        if OVERLAP in rows and self.ctrl.source == MEASURED:
             self.terciles = fit_terciles(rows[OVERLAP])
             log.info("control: terciles of lexical overlap %.3f and %.3f", *self.terciles)
         shares = [np.bincount(column) / len(column) for column in levels(rows, self.terciles).T]

@@ -3,8 +3,8 @@
 Official files: https://huggingface.co/datasets/McGill-NLP/FaithDial (folder `data`), a JSON list of dialogues
 {dialog_idx, utterances: [{history, knowledge, response, original_response, BEGIN, VRM}]}. The BEGIN tags are about
 Wizard of Wikipedia's text: `original_response`, or `response` if it was not edited. Files for the released objectives
-also have `negative_samples` (texts; `data.negatives.kinds=[given]` contrasts with them) and `control_tokens`, which are
-counted but not used: control=ctrl measures its own.
+also have `negative_samples` (texts; `data.negatives.kinds=[given]` contrasts with them) and `control_tokens`
+(`control.source=official` uses them; otherwise control=ctrl measures its own).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ LAYOUT = {"faithdial": ("utterances",)}
 # Fields that only some files have, and what becomes of them.
 OPTIONAL = {
     "negative_samples": "used by data.negatives.kinds=[given]",
-    "control_tokens": "not used: control=ctrl measures its own",
+    "control_tokens": "used by control.source=official",
 }
 TAGS = ("hallucination", "partial hallucination", "entailment", "generic", "uncooperative")
 
@@ -54,6 +54,7 @@ class WizardTurn:
     tags: tuple[str, ...] | None
     vrm: tuple[str, ...]
     negatives: tuple[str, ...] = ()
+    control_tokens: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -107,6 +108,9 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
                 negatives=()
                 if utterance.values.get("negative_samples") is None
                 else tuple(utterance.texts("negative_samples")),
+                control_tokens=()
+                if utterance.values.get("control_tokens") is None
+                else tuple(utterance.texts("control_tokens")),
             )
             for field, use in OPTIONAL.items():
                 if values.get(field):
@@ -153,7 +157,7 @@ class FaithDial(FaithDialFiles):
                 label=_label(turn),
                 tags=turn.tags or (),
                 negatives=turn.negatives,
-                meta={"vrm": list(turn.vrm)} if turn.vrm else {},
+                meta={n: list(v) for n, v in (("vrm", turn.vrm), ("control_tokens", turn.control_tokens)) if v},
             )
 
 

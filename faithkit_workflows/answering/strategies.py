@@ -45,16 +45,17 @@ class FeatureReader:
         groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
         check_controlled(groups)
         if OVERLAP in groups and terciles is None:
-            raise UserError("this model's sidecar lacks the terciles of lexical overlap", hint="train it again")
+            problem = "this model's sidecar lacks the terciles of lexical overlap, so responses cannot be measured"
+            raise UserError(problem, hint="leave resample out, or train it with control.source=measured")
+        trained = settings.origin.get("config", {}).get("control") or {}
         if entailment is None and ENTAILED in groups:
-            trained = settings.origin.get("config", {}).get("control") or {}
             entailment = trained.get("entailment")
             if entailment is None:
                 problem = "nothing says which model of entailment this one was trained with"
                 raise UserError(problem, hint="give entailment=PATH of a critic or an NLI model")
-        return cls(
-            Ctrl(groups=groups, entailment=entailment, load=load), (terciles[0], terciles[1]) if terciles else None
-        )
+        entailment_levels = trained.get("entailment_levels", 3)
+        ctrl = Ctrl(groups=groups, entailment=entailment, load=load, entailment_levels=entailment_levels)
+        return cls(ctrl, (terciles[0], terciles[1]) if terciles else None)
 
     def __call__(self, examples: Sequence[Example]) -> list[tuple[str, ...]]:
         groups, found = self.ctrl.groups, levels(self.ctrl.measure(examples), self.terciles)

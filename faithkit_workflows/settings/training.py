@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_groups
+from faithkit.choices import CONTROL_SOURCES, MEASURED
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
 from faithkit.packages import missing
@@ -120,6 +121,8 @@ class ControlBlock(types.OpenBlock):
     target: types.Text = Field(alias="_target_")
     groups: Annotated[list[str], types.SomeOf(tuple(CONTROL_TOKENS)), AfterValidator(check_control_groups)]
     entailment: blocks.Weights = None
+    source: Annotated[str, types.OneOf(CONTROL_SOURCES)] = MEASURED
+    entailment_levels: Annotated[int, types.Range(ge=2, le=3)] = 3
 
 
 class Sweep(types.Block):

@@ -21,7 +21,9 @@ class LossTruncation(Objective):
         l_i = mean_t -log p(y_it | y_i<t, x_i)        q = quantile_{1-c} of the newest losses l
         L = mean of the token losses of all responses i with l_i <= q
 
-    The window of losses and the cutoff q are part of the checkpoint, and equal on all processes.
+    The window of losses and the cutoff q are part of the checkpoint, and equal on all processes. A mean of the kept
+    responses alone has the same size whatever their number. With `dropped_as_zero`, as in FaithDial's release, dropped
+    responses count as 0: a batch that loses 40% of its tokens takes a step that is 40% smaller.
 
     | related | differs in | use it when |
     | --- | --- | --- |
@@ -77,7 +79,8 @@ class LossTruncation(Objective):
         self.update_cutoff(in_order[~in_order.isnan()])
         kept = real & (losses <= self.cutoff)
         step.log("dropped", 1 - step.processes.total(kept.sum()) / step.batch["num_rows"])
-        return token_mean(step.losses, kept[row], step.processes)
+        counted = real if self.options.dropped_as_zero else kept
+        return token_mean(step.losses * kept[row], counted[row], step.processes)
 
     @torch.no_grad()
     def update_cutoff(self, losses: Tensor) -> None:

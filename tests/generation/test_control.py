@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from data_modules.build import build_source, read_block
+from data_modules.embedded.layouts import written_layout
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
@@ -132,6 +133,51 @@ def test_the_reader_says_of_responses_what_training_said(language_models: dict[s
     assert reader([example(knowledge="x", response="")]) == [("<|no-first-person|>", "<|low-overlap|>", "<|neutral|>")]
 
 
+def official(id: str, *tokens: str, split: str = "train") -> Example:
+    return example(id=id, split=split, response="yes", meta={"control_tokens": list(tokens)} if tokens else {})
+
+
+def test_official_tokens_are_used_as_they_are(language_models: dict[str, Path]) -> None:
+    given = Ctrl(groups=GROUPS, entailment=None, load=refuse, source="official")  # type: ignore[arg-type]
+    rows = [
+        official("a", "<no-first-person>", "<high-prec>", "<entailed>"),
+        official("b", "<first-person>", "<med-prec>", "<non-entailed>"),
+        official("c", split="test"),
+    ]
+    plain = turns(language_models["llama"], CAUSAL, packed=False)
+    encoder, counts = ControlEncoder(plain, plain, given), Counter[str]()
+    columns = encoder.encode(rows, counts)
+    encoder.fit([Subset("x", type("Encoded", (), {"columns": columns}), np.arange(2))])  # type: ignore[arg-type]
+    shown = [plain.tokenizer.convert_ids_to_tokens(row[:3]) for row in encoder.collate(columns)["input_ids"]]
+    faithful = ["<|no-first-person|>", "<|high-overlap|>", "<|entailed|>"]
+    assert shown == [faithful, ["<|first-person|>", "<|medium-overlap|>", "<|neutral|>"], faithful]
+    assert counts["no control_tokens, given those of a faithful answer"] == 1 and encoder.thresholds == {}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "problem"),
+    [
+        ((), "row a has no control_tokens"),
+        (("<first-person>", "<med-prec>"), "not one each of <first-person>, <no-first-person>; <low-prec>"),
+        (("<med-prec>", "<first-person>", "<entailed>"), "row a: control_tokens is .*, not one each of"),
+        (("<first-person>", "<med-prec>", "<entailed>", "<entailed>"), "row a: control_tokens is"),
+    ],
+)
+def test_official_tokens_that_are_missing_or_others_are_an_error(tokens: tuple[str, ...], problem: str) -> None:
+    given = Ctrl(groups=GROUPS, entailment=None, load=refuse, source="official")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=problem) as caught:
+        given.measure([official("a", *tokens)])
+    assert "hint: set control.source=measured" in str(caught.value)
+
+
+def test_two_levels_of_entailment_join_contradicted_and_neutral() -> None:
+    measured = [
+        Ctrl(groups=("entailment",), entailment="m", load=lambda _: Words(), entailment_levels=number).measure(ROWS)
+        for number in (3, 2)
+    ]
+    assert [one["entailment"].tolist() for one in measured] == [[2, 0, 1, 1], [2, 1, 1, 1]]
+
+
 def test_equal_pairs_are_asked_once_and_the_same_data_never_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +254,25 @@ def test_the_test_figures_are_of_each_rows_own_features(controlled: Path) -> Non
         total, count = total + float(loss) * len(said), count + len(said)
     metrics = json.loads((controlled / "metrics.json").read_text())["metrics"]
     assert metrics["test/embedded-faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
+
+
+def test_a_generator_learns_official_tokens(language_models: dict[str, Path], tmp_path: Path) -> None:
+    tokens = [[voice, "<low-prec>", "<entailed>"] for voice in ("<first-person>", "<no-first-person>")]
+    folder = Path(written_layout("faithdial", {"train": 60, "validation": 20, "test": 20}))
+    for file in (folder / f"{name}.json" for name in ("train", "valid", "test")):
+        dialogues = json.loads(file.read_text())
+        for number, turn in enumerate(turn for one in dialogues for turn in one["utterances"]):
+            turn |= {} if file.stem == "test" else {"control_tokens": tokens[number % 2]}
+        (tmp_path / file.name).write_text(json.dumps(dialogues))
+    given = ["model=gpt2", f"model.weights={language_models['llama']}", "control=ctrl", "control.source=official"]
+    run = tmp_path / "run"
+    train_here(f"run_dir={run}", f"data.path={tmp_path}", *given, *SMALL_GENERATOR)
+    counts = json.loads((run / "metrics.json").read_text())["meta"]["data"]["counts"]
+    assert counts["faithdial/test"]["no control_tokens, given those of a faithful answer"] == 20
+    generate_here(f"checkpoint={run}", f"run_dir={tmp_path / 'plain'}", *ASKED, "control_tokens=[low-overlap]")
+    with pytest.raises(UserError, match="lacks the terciles") as caught:
+        generate_here(f"checkpoint={run}", f"run_dir={tmp_path / 'again'}", *ASKED, "resample=2")
+    assert "control.source=measured" in str(caught.value)
 
 
 def test_answers_without_the_features_are_drawn_again(

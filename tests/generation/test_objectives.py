@@ -50,6 +50,14 @@ def test_nothing_is_dropped_before_the_hot_start_and_the_worst_half_behind_it() 
     assert float(objective.cutoff) == pytest.approx(np.median([4.5, 4.6, 100.0, 4.4]))
 
 
+def test_dropped_responses_may_count_as_zero() -> None:
+    rows = [[1.0, 1.0], [8.0, 8.0, 8.0], [2.0], [9.0]]  # the last and the second are above the median
+    own, released = step_of(rows), step_of(rows)
+    loss, zero = truncation()(own), truncation(dropped_as_zero=True)(released)
+    assert (loss.item(), zero.item()) == (pytest.approx(4 / 3), pytest.approx(4 / 7))
+    assert gradient(zero, released) == pytest.approx([one * 3 / 7 for one in gradient(loss, own)])
+
+
 def test_a_response_is_judged_by_its_mean_over_real_tokens() -> None:
     objective = truncation(window=2, hot_start=2, recompute_every=2)
     step = step_of([[1.0] * 8, [2.0]])  # a sum, or a mean over padding, would call the first one the worse

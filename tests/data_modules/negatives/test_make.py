@@ -199,7 +199,7 @@ def test_negatives_that_the_file_gives_are_a_kind(tmp_path: Path) -> None:
     assert "It is shallow." in texts[0] and len(texts[0]) == 2 and len(texts[1]) == 1
     assert report.counts["negatives: given"] == 1
     assert report.counts["turns with negative_samples (used by data.negatives.kinds=[given])"] == 1
-    assert report.counts["turns with control_tokens (not used: control=ctrl measures its own)"] == 1
+    assert report.counts["turns with control_tokens (used by control.source=official)"] == 1
     mix = build_mix([{"dataset": "faithdial", "path": str(path)}], negatives={"kinds": ["given"], "num": 4})
     texts = [example.negatives for example in read_examples(mix[0].source, "train", ReadReport())]
     assert len(texts[0]) == 1 and texts[1] == ()  # a row without negatives has no contrastive part
