@@ -5,6 +5,7 @@ Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 
 (2022). A plot without data is left out.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ _TYPE_COLOURS = {
     "subtle_baseless": "#f0c05a",
     "hallucination": "#777777",
 }
+
+
+_CLASS_COLOURS = dict(zip(CLASSES, ("#009e73", "#cc79a7", "#777777", "#f0c05a", "#d55e00"), strict=True))
 
 
 def plot_types(stats: CorpusStats) -> "Figure | None":
@@ -173,9 +177,24 @@ def plot_classes(stats: CorpusStats) -> "Figure | None":
         return None
     systems = {system or ALL: counts for system, counts in stats.classes.items() if sum(counts.values())}
     figure, axes = new_figure(7, 1.2 + 0.32 * len(systems))
-    colours = dict(zip(CLASSES, ("#009e73", "#cc79a7", "#777777", "#f0c05a", "#d55e00"), strict=True))
-    _stack_shares(axes, systems, colours)
+    _stack_shares(axes, systems, _CLASS_COLOURS)
     legend_above(axes, "BEGIN's classes")
+    return figure
+
+
+def plot_acts(stats: CorpusStats) -> "Figure | None":
+    """Plots BEGIN's classes of all responses, and VRM's speech acts of each class."""
+    acts = {name: counts for name, counts in stats.acts.items() if sum(counts.values())}
+    if not acts:
+        return None
+    figure, _ = new_figure(7, 3.2 + 0.36 * len(acts), rows=2, height_ratios=[1, len(acts) + 0.5])
+    above, below = figure.axes
+    counted = {name: sum(counts[name] for counts in stats.classes.values()) for name in CLASSES}
+    _stack_shares(above, {"responses": counted}, _CLASS_COLOURS)
+    legend_above(above, "BEGIN's classes")
+    names = [name for name, _ in sum(map(Counter, acts.values()), Counter[str]()).most_common()]
+    _stack_shares(below, acts, dict(zip(names, COLOURS * len(names), strict=False)))
+    legend_above(below, "Speech acts of each class, as shares of its acts")
     return figure
 
 
@@ -211,6 +230,7 @@ PLOTS: "Mapping[str, tuple[str, Callable[[CorpusStats], Figure | None]]]" = {  #
     "models": ("Generators", plot_models),
     "rates": ("Rates by part", plot_rates),
     "classes": ("BEGIN's classes", plot_classes),
+    "acts": ("Speech acts", plot_acts),
     "copying": ("Copying", plot_extraction),
 }
-ONLY_FULL = ("rates", "classes", "copying")  # RAGTruth's analysis leaves them out
+ONLY_FULL = ("rates", "classes", "acts", "copying")  # RAGTruth's analysis leaves them out

@@ -37,6 +37,7 @@ class Figure:
         systems: The steps of the systems that it shows, by the systems' names.
         plot: A plot that the last step writes, if it is one.
         drawing: What of DRAWINGS draws it, if it is no such plot.
+        differs: What it shows otherwise than the paper's.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -48,6 +49,7 @@ class Figure:
     systems: Mapping[str, str] = field(default_factory=dict)
     plot: str = ""
     drawing: str = ""
+    differs: tuple[str, ...] = ()
 
     @property
     def citation(self) -> str:

@@ -388,6 +388,13 @@ def compute_rates(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
     return [{**row, "rate": round(100 * row["hallucinated"] / sources[row["task"]], 1)} for row in rows]
 
 
+def pair_with_models(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Makes a row for each detector of RAGTruth's Table 5 and each model that wrote responses."""
+    models = dict.fromkeys(row["model"] for row in published_table("ragtruth_models").rows)
+    detectors = dict.fromkeys(row["system"] for row in published)
+    return [{"system": detector, "model": model} for detector in detectors for model in models]
+
+
 def place_figures(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
     """Adds the figures of T5-InfoNCE to its row in FaithDial's grid: the text gives them without training data."""
     printed = {row["metric"]: row["value"] for row in published if row["trained_on"] is None}
@@ -397,5 +404,6 @@ def place_figures(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 COMPUTATIONS: Mapping[str, Callable[[Sequence[Row], Sequence[Row]], list[Row]]] = {
     "ragtruth_rates": compute_rates,
+    "ragtruth_detectors_by_model": pair_with_models,
     "faithdial_grid": place_figures,
 }

@@ -232,7 +232,9 @@ def write_result(result: Table | Figure, place: Place, without: Mapping[str, str
     reason = "; ".join(missing) or "our data or models have nothing to show"
     needed = steps_of(result)
     stand_ins = [step.stand_in for step in needed if step.stand_in]
-    notes = dict.fromkeys([*_embedded(needed, place), *stand_ins, *(f"left out: {why}" for why in missing)])
+    recipe = [*result.differs, *(line for step in needed for line in step.differs)]
+    differs = [f"recipe differs: {line}" for line in recipe]
+    notes = dict.fromkeys([*_embedded(needed, place), *stand_ins, *differs, *(f"left out: {why}" for why in missing)])
     print(f"{result.name}: {result.title} ({result.citation}; {COMPARED_BY_EYE})")
     print(f"  {path or f'{NOT_RUN}: {reason}'}", *(f"  {note}" for note in notes if path), sep="\n")
     text = "\n\n".join(

@@ -8,9 +8,10 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.results import write_results
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics
-from faithkit_workflows.reproduction.paper_tables import all_results
+from faithkit_workflows.reproduction.paper_tables import all_results, all_steps
 from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
-from faithkit_workflows.reproduction.table_steps import LOCAL, Place
+from faithkit_workflows.reproduction.table_steps import LOCAL, Place, step_arguments
+from tests.faithkit_workflows.pipelines.serving import construct_here
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG"
@@ -41,6 +42,17 @@ def test_a_figure_is_drawn_without_the_systems_that_failed(tmp_path: Path, capsy
     assert f"left out: step {first} failed" in printed and "the embedded corpus in place of ragtruth" in printed
     write_report(tmp_path / "docs.md", [made], place)
     assert "](tables/ragtruth_figure_4.png)" in (tmp_path / "docs.md").read_text()
+
+
+def test_faithdials_figures_are_drawn_from_its_description(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Place(scale=LOCAL, out=tmp_path)
+    figures = [all_results(LOCAL)[f"faithdial_figure_{number}"] for number in (2, 3)]
+    steps = all_steps(figures)
+    construct_here(*step_arguments(steps[0], place))
+    for figure in figures:
+        made = write_result(figure, place, {})
+        assert made.image is not None and made.image.read_bytes().startswith(PNG)
+    assert "recipe differs: left are the responses before their edits" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("reason", ["ragtruth is missing below data_dir", ""])

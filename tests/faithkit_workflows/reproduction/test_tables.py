@@ -120,6 +120,13 @@ def test_the_papers_grid_is_whole() -> None:
     assert len(trained) == 20 + 1  # and the critic that judges
 
 
+def test_detectors_are_shown_by_the_model_that_wrote_the_responses() -> None:
+    table = all_tables(PAPER)["ragtruth_5_models"]
+    assert len(table.cells) == 6 * 6 * 3 and all(cell.published is None and cell.why for cell in table.cells)
+    names = {cell.result.name for cell in table.cells if isinstance(cell.result, Metric)}
+    assert "test/ragtruth/model/mistral-7B-instruct/response_f1" in names, "as the corpus spells it"
+
+
 def test_corpora_on_the_hub_have_a_hub_split() -> None:
     for name in ON_HUB:
         files = build_source(name, HUB).files()
