@@ -46,7 +46,8 @@ _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
 )
 _NEXT_DAYS = frozenset("tomorrow yesterday next following previous before after eve".split())
-_CUES = _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST | _AGES
+_TOTALS = frozenset("total totals totally altogether together sum sums combined overall both all".split())
+_CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST | _AGES
 
 
 class Arithmetic:
@@ -59,9 +60,11 @@ class Arithmetic:
         given: The values of context and question.
         context: The text that the first of them are from.
         answer: Question and answer.
+        answered: The values of the two.
     """
 
-    def __init__(self, given: Sequence[Value], context: str, answer: str):
+    def __init__(self, given: Sequence[Value], context: str, answer: str, answered: Sequence[Value] = ()):
+        self.answered = answered
         self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
         self.context, self.answer = context, answer
 
@@ -71,7 +74,9 @@ class Arithmetic:
 
     @cached_property
     def answer_cues(self) -> set[str]:
-        return {word.lower for word in self.answer_words} & _CUES
+        """The cues of question and answer; "no more than" and "no later than" are limits."""
+        words = ["", *(word.lower for word in self.answer_words)]
+        return {word for before, word in pairwise(words) if before != "no"} & _CUES
 
     @cached_property
     def is_comparison(self) -> bool:
@@ -128,6 +133,16 @@ class Arithmetic:
         is_counted = value.is_ordinal or (value.kind == PLAIN and amount <= SMALL and not _REST & self.answer_cues)
         return not is_counted and any(result and _is_close(amount, result) for result in self._results(value, amount))
 
+    @cached_property
+    def shown(self) -> set[float]:
+        """The amounts of question and answer, in base units and as written."""
+        amounts = {base_amount(value) for value in self.answered}
+        return {amount for amount in amounts if amount is not None} | self.answer_numbers
+
+    def _shows(self, *amounts: float) -> bool:
+        """Whether question or answer have a number that a step starts from, or a word such as "altogether"."""
+        return bool(_TOTALS & self.answer_cues) or not self.shown.isdisjoint(amounts)
+
     def _is_inside_range(self, value: Value) -> bool:
         """Whether the value lies between the ends of a range of the context, as 30 in "20 to 60 mm"."""
         ends = [
@@ -147,7 +162,7 @@ class Arithmetic:
         if value.kind == PLAIN and (value.is_open or (_MORE | _REST) & self.answer_cues):  # 240 in total, 700 more
             every = [(other, base) for other in self.given if (base := base_amount(other)) is not None]
             for (first, one), (second, two) in _near(every):
-                if first.name == second.name:
+                if first.name == second.name and self._shows(one, two):
                     yield from (one + two, abs(one - two))
         alike = [(other, base) for other in self.given if (base := base_amount(other, value)) is not None]
         if value.kind == SHARE:
@@ -159,10 +174,12 @@ class Arithmetic:
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
                 names = {first.name, second.name} - {""}
-                if names <= {value.name} or value.kind == MONEY or second.start - first.end <= len(" and "):
+                is_compound = second.start - first.end <= len(" and ")  # 3 h 20 min
+                is_shown = self._shows(one, two)
+                if is_compound or (is_shown and (names <= {value.name} or value.kind == MONEY)):
                     yield one + two
-                    if first.name == second.name or _MORE & self.answer_cues:
-                        yield abs(one - two)
+                if _MORE & self.answer_cues or (is_shown and first.name == second.name):
+                    yield abs(one - two)
         kinds = (SHARE, DAY, TIME, CODE)
         has_counts = _EACHES & self.cues and value.kind not in (SHARE, DURATION)
         others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []
@@ -225,13 +242,13 @@ class Arithmetic:
     def _multiples(
         self, value: Value, amount: float, other: Value, number: float, counts: Set[float | None]
     ) -> Iterator[float]:
-        if _HALVES & self.cues:
+        if _HALVES & self.cues and value.kind not in (DURATION, TIME):
             yield number / 2
         if value.kind != DURATION and _DOUBLES & (self.answer_cues | self.cues_of.get(other.sentence, set())):
             yield 2 * number
         if _EACHES & self.cues and value.kind not in (SHARE, DURATION):
             times = round(amount / number) if number else 0
-            if times > 1 and times in counts:
+            if times > 1 and times in counts and self._shows(times, number):
                 yield times * number
             share = round(number / amount) if amount else 0
             if 1 < share <= SMALL and _EACHES & self.answer_cues and share in self.answer_numbers:

@@ -71,8 +71,8 @@ class Pair:
 def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     """Compares each value of an answer with those of its context; a value of the question is not judged."""
     known, asked = read_values(context), read_values(question) if question else ()
-    arithmetic = Arithmetic([*known, *asked], context, f"{question} {answer}")
     values = read_values(answer)
+    arithmetic = Arithmetic([*known, *asked], context, f"{question} {answer}", [*asked, *values])
     answered = {number for number, other in enumerate(known) if any(_is_same(value, other) for value in values)}
     free = [other for number, other in enumerate(known) if number not in answered]
     pairs = (_compare(value, known, free, asked, context, question, arithmetic) for value in values)
