@@ -14,7 +14,7 @@ True
 from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 
 from critic.support.date_reader import (
     CODE,
@@ -167,6 +167,13 @@ class Arithmetic:
         alike = [(other, base) for other in self.given if (base := base_amount(other, value)) is not None]
         if value.kind == SHARE:
             yield from (100 - number for _, number in alike)
+            yield from [50.0] if _HALVES & self.cues else []
+            counts = {one for other in self.given if other.kind == PLAIN and (one := base_amount(other)) in self.shown}
+            yield from (float(round(100 * one / two)) for one, two in permutations(counts, 2) if one and two)
+        elif value.kind in (PLAIN, MONEY):
+            shares = [other for other in self.given if other.kind == SHARE and other.amount in self.shown]
+            wholes = [base for other in self.given if other.kind == value.kind and (base := base_amount(other))]
+            yield from (whole * (base_amount(share) or 0) / 100 for share in shares for whole in wholes)
         if self.is_comparison and len(alike) <= SMALL:
             for (first, one), (second, two) in combinations(alike, 2):
                 if first.name == second.name:
@@ -192,6 +199,9 @@ class Arithmetic:
             years = [other.amount[0] for other in self.given if isinstance(other.amount, tuple)]
             found = {abs(one - two) for one, two in combinations({y for y in years if isinstance(y, int)}, 2)}
             yield from (age * (1 if is_age else 12) for age in found)
+        if is_age:  # 61, and in four years 65
+            spans = [one.amount / 12 for one in self.given if one.kind == DURATION and one.unit == "calendar"]
+            yield from (age + years for other, age in alike if other.kind == PLAIN for years in spans)
         if value.kind == DURATION:
             yield from self._durations(value)
         elif value.kind == TIME:

@@ -45,6 +45,7 @@ CALENDAR_DAYS = 30.44 * 24 * 60  # minutes of a month
 _SEASONS = {"spring": (3, 4, 5), "summer": (6, 7, 8), "autumn": (9, 10, 11), "winter": (12, 1, 2)}  # months
 ALIKE = 0.6  # of the letters of two names
 ABOUT, MONTH_TOLERANCE = 0.1, 0.09  # two months are eight weeks
+MANY = 100  # an approximation of a smaller count needs a word in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +207,9 @@ def _is_equal(value: Value, other: Value) -> bool:
     """Whether a value of the answer says the same as one of the context."""
     if isinstance(value.amount, tuple):
         return _is_date_of(value.amount, other.amount)
-    if isinstance(other.amount, tuple):  # a year, a month or a day alone
-        return value.amount in other.amount[:3]
+    if isinstance(other.amount, tuple):  # a year or a day alone
+        year, _, day, *_ = other.amount
+        return value.amount == year or (value.amount == day and (value.is_ordinal or value.is_open))
     if isinstance(value.amount, str) or isinstance(other.amount, str):
         return value.amount == other.amount
     if {value.name, other.name} == _POUNDS:
@@ -242,6 +244,8 @@ def _is_equal(value: Value, other: Value) -> bool:
         return True
     if value.is_unit or other.is_unit or (value.is_ordinal and value.kind == PLAIN) or TIME in (value.kind, other.kind):
         return False
+    if value.kind == other.kind == PLAIN and its < MANY and not value.heads & other.heads:
+        return False  # fifteen calls are not 16 metres
     is_share = value.kind == SHARE and value.is_ordinal  # nearly half
     if value.approximation == "about" and abs(mine - its) <= (1.5 if is_share else 1) * ABOUT * abs(its):
         return True
