@@ -11,6 +11,7 @@
 True
 """
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 from functools import cached_property
@@ -40,14 +41,17 @@ TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
 _DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
 _EACHES = frozenset({"each", "per", "times", "every", "apiece"})
-_MORE = frozenset("more less fewer extra difference above below higher lower longer shorter later earlier".split())
+_MORE = frozenset("more less fewer extra difference higher lower longer shorter later earlier".split())
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
 )
-_NEXT_DAYS = frozenset("tomorrow yesterday next following previous before after eve".split())
+_NEXT_DAY = re.compile(
+    r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|(day|night|evening) (before|after))\b",
+    re.IGNORECASE,
+)
 _TOTALS = frozenset("total totals totally altogether together sum sums combined overall both all".split())
-_CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST | _AGES
+_CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 
 
 class Arithmetic:
@@ -73,17 +77,19 @@ class Arithmetic:
         return read_words(self.answer)
 
     @cached_property
+    def _answer_lower(self) -> list[str]:
+        return [word.lower for word in self.answer_words]
+
+    @cached_property
     def answer_cues(self) -> set[str]:
         """The cues of question and answer; "no more than" and "no later than" are limits."""
-        words = ["", *(word.lower for word in self.answer_words)]
-        return {word for before, word in pairwise(words) if before != "no"} & _CUES
+        return {word for before, word in pairwise(["", *self._answer_lower]) if before != "no"} & _CUES
 
     @cached_property
     def is_comparison(self) -> bool:
         """Whether the answer compares two things, as in "12 metres deeper than the other"."""
-        words = [word.lower for word in self.answer_words]
-        return bool(_MORE & set(words)) or any(
-            word.endswith("er") and behind == "than" for word, behind in pairwise(words)
+        return bool(_MORE & self.answer_cues) or any(
+            word.endswith("er") and behind == "than" for word, behind in pairwise(self._answer_lower)
         )
 
     @cached_property
@@ -144,7 +150,10 @@ class Arithmetic:
         return bool(_TOTALS & self.answer_cues) or not self.shown.isdisjoint(amounts)
 
     def _is_inside_range(self, value: Value) -> bool:
-        """Whether the value lies between the ends of a range of the context, as 30 in "20 to 60 mm"."""
+        """Whether the value lies between the ends of a range of the context: an age, a fraction or "about 30"."""
+        is_age = value.name == "year" or (value.kind == PLAIN and _AGES & self.answer_cues)
+        if not (is_age or value.is_ordinal or value.approximation == "about"):
+            return False
         ends = [
             other for other in self.given if other.kind in (value.kind, PLAIN) and other.unit in (value.unit, PLAIN)
         ]
@@ -219,6 +228,11 @@ class Arithmetic:
                 if other.unit == unit and isinstance(other.amount, float):
                     yield other.amount
 
+    @cached_property
+    def has_next_day(self) -> bool:
+        """Whether context, question or answer speak of the day before or after another."""
+        return bool(_NEXT_DAY.search(self.context) or _NEXT_DAY.search(self.answer))
+
     def _dates(self) -> Iterator[Parts]:
         """Yields the dates that are a duration of the context, or a day, before or after another."""
         for other in self.given:
@@ -226,7 +240,7 @@ class Arithmetic:
                 continue
             year, month, day, weekday, _ = other.amount
             days = {round(length / DAY_MINUTES) for length in self._lengths_near(other, "time")}
-            days |= {1} if _NEXT_DAYS & (self.cues_of.get(other.sentence, set()) | self.answer_cues) else set()
+            days |= {1} if self.has_next_day else set()
             months = {round(length) for length in self._lengths_near(other, "calendar")}
             for sign in (1, -1):
                 if weekday in WEEKDAYS:

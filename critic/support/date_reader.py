@@ -186,6 +186,8 @@ class DateReader:
         sentence = self.words[first].sentence
         before = [word.lower for word in self.words[max(0, first - 3) : first] if word.sentence == sentence]
         near = before[-2:]
+        if before[:1] == ["no"]:
+            return ""  # no more than
         if _ABOUT & set(near):
             return "about"
         if _ABOVE & set(near) or near == ["more", "than"]:
