@@ -35,13 +35,16 @@ from critic.support.date_reader import (
 from critic.support.normal_forms import NUMBER, Word, convert, parse_number, read_words
 
 SMALL = 12  # counts up to this are often made by counting what the context lists
-SOME_YEAR, MAX_YEARS = 2001, 110
+SOME_YEAR, MAX_YEARS, MAX_TIMES = 2001, 110, 50
 _AGES = frozenset({"age", "aged", "old", "at"})
 TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
 _DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
 _EACHES = frozenset({"each", "per", "times", "every", "apiece"})
-_MORE = frozenset("more less fewer extra difference higher lower longer shorter later earlier".split())
+_MORE = frozenset(
+    "more less fewer extra difference higher lower longer shorter later earlier dearer cheaper heavier lighter older "
+    "younger larger smaller bigger deeper wider faster slower taller save saves saved adds added".split()
+)
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
@@ -50,7 +53,12 @@ _NEXT_DAY = re.compile(
     r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|(day|night|evening) (before|after))\b",
     re.IGNORECASE,
 )
-_TOTALS = frozenset("total totals totally altogether together sum sums combined overall both all".split())
+_PERSON_OF = re.compile(
+    r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member))"
+    r" (?:of|aged|weighing) ",
+    re.IGNORECASE,
+)
+_TOTALS = frozenset("total totals totally altogether together sum sums combined overall all".split())
 _CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 
 
@@ -82,8 +90,9 @@ class Arithmetic:
 
     @cached_property
     def answer_cues(self) -> set[str]:
-        """The cues of question and answer; "no more than" and "no later than" are limits."""
-        return {word for before, word in pairwise(["", *self._answer_lower]) if before != "no"} & _CUES
+        """The cues of question and answer; "no more than" is a limit, and "in all" a total."""
+        pairs = pairwise(["", *self._answer_lower])
+        return {word for before, word in pairs if before != "no" and (word != "all" or before == "in")} & _CUES
 
     @cached_property
     def is_comparison(self) -> bool:
@@ -136,7 +145,8 @@ class Arithmetic:
             return True
         if not value.is_ordinal and any(_is_limit(other, amount) for other in self.given if other.unit == value.unit):
             return True
-        is_counted = value.is_ordinal or (value.kind == PLAIN and amount <= SMALL and not _REST & self.answer_cues)
+        is_small = value.kind == PLAIN and amount <= SMALL and amount == int(amount)
+        is_counted = value.is_ordinal or (is_small and not (_REST | _MORE) & self.answer_cues)
         return not is_counted and any(result and _is_close(amount, result) for result in self._results(value, amount))
 
     @cached_property
@@ -148,6 +158,20 @@ class Arithmetic:
     def _shows(self, *amounts: float) -> bool:
         """Whether question or answer have a number that a step starts from, or a word such as "altogether"."""
         return bool(_TOTALS & self.answer_cues) or not self.shown.isdisjoint(amounts)
+
+    @cached_property
+    def time_differences(self) -> set[float]:
+        """The minutes between any two of the context's first times of day."""
+        times = [other.amount for other in self.given if other.kind == TIME and isinstance(other.amount, float)]
+        apart = {abs(one - two) for one, two in combinations(times[:MAX_TIMES], 2)}
+        return apart | {DAY_MINUTES - minutes for minutes in apart}
+
+    def may_be_between(self, value: Value) -> bool:
+        """Whether a duration may lie between two dates or times of the context, as in "43 minutes", "a year before"."""
+        is_relative = bool({"before", "after", "later", "earlier", "since", "ago", "between"} & {*self._answer_lower})
+        return (is_relative and any(other.kind in (DAY, TIME) for other in self.given)) or (
+            value.amount in self.time_differences
+        )
 
     def _is_inside_range(self, value: Value) -> bool:
         """Whether the value lies between the ends of a range of the context: an age, a fraction or "about 30"."""
@@ -183,9 +207,9 @@ class Arithmetic:
             shares = [other for other in self.given if other.kind == SHARE and other.amount in self.shown]
             wholes = [base for other in self.given if other.kind == value.kind and (base := base_amount(other))]
             yield from (whole * (base_amount(share) or 0) / 100 for share in shares for whole in wholes)
-        if self.is_comparison and len(alike) <= SMALL:
-            for (first, one), (second, two) in combinations(alike, 2):
-                if first.name == second.name:
+        if self.is_comparison:
+            for (first, one), (second, two) in combinations(alike, 2) if len(alike) <= 2 * SMALL else ():
+                if first.name == second.name and (len(alike) <= SMALL or self._shows(one, two)):
                     yield abs(one - two)
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
@@ -197,7 +221,7 @@ class Arithmetic:
                 if _MORE & self.answer_cues or (is_shown and first.name == second.name):
                     yield abs(one - two)
         kinds = (SHARE, DAY, TIME, CODE)
-        has_counts = _EACHES & self.cues and value.kind not in (SHARE, DURATION)
+        has_counts = _EACHES & self.cues and (value.kind not in (SHARE, DURATION) or _TOTALS & self.answer_cues)
         others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []
         counts = {first_number(one.text) for one in others}
         for other, number in alike:
@@ -270,7 +294,7 @@ class Arithmetic:
             yield number / 2
         if value.kind != DURATION and _DOUBLES & (self.answer_cues | self.cues_of.get(other.sentence, set())):
             yield 2 * number
-        if _EACHES & self.cues and value.kind not in (SHARE, DURATION):
+        if _EACHES & self.cues:
             times = round(amount / number) if number else 0
             if times > 1 and times in counts and self._shows(times, number):
                 yield times * number
@@ -320,17 +344,21 @@ def is_total(value: Value, parts: Sequence[Value]) -> bool:
     return len(numbers) > 1 and None not in numbers and sum(filter(None, numbers)) == first_number(value.text)
 
 
-def find_examples(values: Sequence[Value], known: Sequence[Value]) -> set[int]:
-    """Finds two times of an answer that are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
+def find_examples(answer: str, values: Sequence[Value], known: Sequence[Value]) -> set[int]:
+    """Finds values that an answer chose as an example.
 
-    One of them may be an example that the answer chose.
+    They are the age or the weight of some person, as in "a child of ten", and two times that are a duration of the
+    context apart, as in "applied at 8:00, dry at 8:25".
 
     Returns:
-        The first characters of both.
+        Their first characters.
     """
+    persons = {found.end() for found in _PERSON_OF.finditer(answer)}
+    ages = {value.start for value in values if answer.startswith(("-old", " old"), value.end)}
+    chosen = ages | {value.start for value in values if value.start in persons}
     lengths = {other.amount for other in known if other.kind == DURATION and other.unit == "time"}
     times = [(value, value.amount) for value in values if value.kind == TIME and isinstance(value.amount, float)]
-    return {
+    return chosen | {
         value.start
         for (one, mine), (two, its) in combinations(times, 2)
         if one.sentence == two.sentence and lengths & {abs(mine - its), DAY_MINUTES - abs(mine - its)}

@@ -103,6 +103,8 @@ class _Reader(DateReader):
             return self._read_fraction(place + 1)
         if word.lower == "one" and (part := self._and_part(place)) and self._is_unit(place + 4):
             return self._quantity(place, place + 4, 1 + part, self.words[place + 4].norm)
+        if word.lower == "one" and (unit := self._unit_of_range(place)):  # one or two days
+            return self._quantity(place, place, 1.0, unit)
         if word.kind != NUMBER:
             return None
         if re.fullmatch(r"\d{1,2}:\d{2}", word.norm):
@@ -188,7 +190,9 @@ class _Reader(DateReader):
         )
 
     def _is_unit(self, place: int) -> bool:
-        return place < len(self.words) and self.words[place].kind == UNIT and not self.used[place]
+        if place >= len(self.words) or self.used[place]:
+            return False
+        return self.words[place].kind == UNIT or self.words[place].norm == "pound"
 
     def _and_part(self, place: int) -> float:
         """Reads the part behind a number or a unit, as in "two and a half hours", "an hour and three quarters"."""
