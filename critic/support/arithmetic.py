@@ -43,7 +43,8 @@ _DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
 _EACHES = frozenset({"each", "per", "times", "every", "apiece"})
 _MORE = frozenset(
     "more less fewer extra difference higher lower longer shorter later earlier dearer cheaper heavier lighter older "
-    "younger larger smaller bigger deeper wider faster slower taller save saves saved adds added".split()
+    "younger larger smaller bigger deeper wider faster slower taller save saves saved adds added "
+    "rose rises fell falls grew grows increased increases decreased dropped drops raised reduced".split()
 )
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
@@ -53,9 +54,9 @@ _NEXT_DAY = re.compile(
     r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|(day|night|evening) (before|after))\b",
     re.IGNORECASE,
 )
-_PERSON_OF = re.compile(
+_EXAMPLE = re.compile(
     r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member))"
-    r" (?:of|aged|weighing) ",
+    r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
     re.IGNORECASE,
 )
 _TOTALS = frozenset("total totals totally altogether together sum sums combined overall all".split())
@@ -195,8 +196,10 @@ class Arithmetic:
         if value.kind == PLAIN and (value.is_open or (_MORE | _REST) & self.answer_cues):  # 240 in total, 700 more
             every = [(other, base) for other in self.given if (base := base_amount(other)) is not None]
             for (first, one), (second, two) in _near(every):
-                if first.name == second.name and self._shows(one, two):
-                    yield from (one + two, abs(one - two))
+                if first.name == second.name:
+                    is_shown = self._shows(one, two)
+                    yield from [one + two] if is_shown else []
+                    yield from [abs(one - two)] if is_shown or _MORE & self.answer_cues else []
         alike = [(other, base) for other in self.given if (base := base_amount(other, value)) is not None]
         if value.kind == SHARE:
             yield from (100 - number for _, number in alike)
@@ -347,13 +350,13 @@ def is_total(value: Value, parts: Sequence[Value]) -> bool:
 def find_examples(answer: str, values: Sequence[Value], known: Sequence[Value]) -> set[int]:
     """Finds values that an answer chose as an example.
 
-    They are the age or the weight of some person, as in "a child of ten", and two times that are a duration of the
+    They follow "for example", are the age or the weight of some person, as in "a child of ten", or are two times that are a duration of the
     context apart, as in "applied at 8:00, dry at 8:25".
 
     Returns:
         Their first characters.
     """
-    persons = {found.end() for found in _PERSON_OF.finditer(answer)}
+    persons = {found.end() for found in _EXAMPLE.finditer(answer)}
     ages = {value.start for value in values if answer.startswith(("-old", " old"), value.end)}
     chosen = ages | {value.start for value in values if value.start in persons}
     lengths = {other.amount for other in known if other.kind == DURATION and other.unit == "time"}
