@@ -205,11 +205,12 @@ class Arithmetic:
             yield from (100 - number for _, number in alike)
             yield from [50.0] if _HALVES & self.cues else []
             counts = {one for other in self.given if other.kind == PLAIN and (one := base_amount(other)) in self.shown}
-            yield from (float(round(100 * one / two)) for one, two in permutations(counts, 2) if one and two)
+            pairs = permutations(counts, 2) if len(counts) <= 2 * SMALL else ()
+            yield from (float(round(100 * one / two)) for one, two in pairs if one and two)
         elif value.kind in (PLAIN, MONEY):
             shares = [other for other in self.given if other.kind == SHARE and other.amount in self.shown]
             wholes = [base for other in self.given if other.kind == value.kind and (base := base_amount(other))]
-            yield from (whole * (base_amount(share) or 0) / 100 for share in shares for whole in wholes)
+            yield from (whole * (base_amount(share) or 0) / 100 for share in shares[:SMALL] for whole in wholes)
         if self.is_comparison:
             for (first, one), (second, two) in combinations(alike, 2) if len(alike) <= 2 * SMALL else ():
                 if first.name == second.name and (len(alike) <= SMALL or self._shows(one, two)):
