@@ -44,7 +44,8 @@ _EACHES = frozenset({"each", "per", "times", "every", "apiece"})
 _MORE = frozenset(
     "more less fewer extra difference higher lower longer shorter later earlier dearer cheaper heavier lighter older "
     "younger larger smaller bigger deeper wider faster slower taller save saves saved adds added "
-    "rose rises fell falls grew grows increased increases decreased dropped drops raised reduced".split()
+    "rose rises fell falls grew grows increased increases decreased dropped drops raised reduced "
+    "majority".split()
 )
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
@@ -55,7 +56,8 @@ _NEXT_DAY = re.compile(
     re.IGNORECASE,
 )
 _EXAMPLE = re.compile(
-    r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member))"
+    r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member|"
+    r"item|claim|order|purchase|bill|contract))"
     r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
     re.IGNORECASE,
 )
@@ -146,8 +148,13 @@ class Arithmetic:
             return True
         if not value.is_ordinal and any(_is_limit(other, amount) for other in self.given if other.unit == value.unit):
             return True
+        if value.is_ordinal:  # the seventh week, after six
+            return any(
+                other.kind == DURATION and other.name in value.noun and first_number(other.text) == amount - 1
+                for other in self.given
+            )
         is_small = value.kind == PLAIN and amount <= SMALL and amount == int(amount)
-        is_counted = value.is_ordinal or (is_small and not (_REST | _MORE) & self.answer_cues)
+        is_counted = is_small and not (_REST | _MORE) & self.answer_cues
         return not is_counted and any(result and _is_close(amount, result) for result in self._results(value, amount))
 
     @cached_property

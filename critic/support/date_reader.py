@@ -184,7 +184,8 @@ class DateReader:
         if self._lower(last + 1, last + 3) == ["or", "so"]:
             return "about"
         sentence = self.words[first].sentence
-        before = [word.lower for word in self.words[max(0, first - 3) : first] if word.sentence == sentence]
+        before = [word.lower for word in self.words[max(0, first - 4) : first] if word.sentence == sentence]
+        before = (before[:-1] if before[-1:] in (["a"], ["an"], ["the"]) else before)[-3:]  # less than a fifth
         near = before[-2:]
         if before[:1] == ["no"]:
             return ""  # no more than

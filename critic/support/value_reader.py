@@ -77,7 +77,9 @@ class _Reader(DateReader):
                 yield value
         for place, word in enumerate(self.words):
             is_heading = _HEADING.search(self.text, max(0, word.start - 8), word.start)  # its capital begins a phrase
-            if word.kind == NAME and not self.used[place] and word.lower not in _NO_NAMES and not is_heading:
+            is_holiday = word.lower == "new" and self._lower(place + 1, place + 2) in (["year"], ["year's"])
+            is_name = word.kind == NAME and word.lower not in _NO_NAMES and not is_holiday
+            if is_name and not self.used[place] and not is_heading:
                 yield self._make(place, place, TITLE, TITLE, word.norm)
 
     def _cents_behind(self, place: int) -> float:

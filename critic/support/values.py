@@ -251,6 +251,8 @@ def _is_equal(value: Value, other: Value) -> bool:
     is_share = value.kind == SHARE and value.is_ordinal  # nearly half
     if value.approximation == "about" and abs(mine - its) <= (1.5 if is_share else 1) * ABOUT * abs(its):
         return True
+    if value.approximation == "above" and is_share and 0.8 * its <= mine <= its:
+        return True
     is_floor = mine == float(f"{its:.0e}") and len(_digits(mine)) == 1  # over 300 of 340
     if value.approximation == "above" and (0.9 * its <= mine <= its or (is_floor and mine < its)):
         return True
