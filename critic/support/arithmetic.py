@@ -52,7 +52,8 @@ _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
 )
 _NEXT_DAY = re.compile(
-    r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|(day|night|evening) (before|after))\b",
+    r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|"
+    r"(day|night|evening) (before|after))\b",
     re.IGNORECASE,
 )
 _EXAMPLE = re.compile(
@@ -358,8 +359,8 @@ def is_total(value: Value, parts: Sequence[Value]) -> bool:
 def find_examples(answer: str, values: Sequence[Value], known: Sequence[Value]) -> set[int]:
     """Finds values that an answer chose as an example.
 
-    They follow "for example", are the age or the weight of some person, as in "a child of ten", or are two times that are a duration of the
-    context apart, as in "applied at 8:00, dry at 8:25".
+    They follow "for example", are the age or the weight of some person, as in "a child of ten", or are two times that
+    are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
 
     Returns:
         Their first characters.

@@ -26,7 +26,9 @@ WEEKDAYS = tuple(name[:3] for name in _DAY_NAMES)
 HEAD_WORDS = 3  # content words on each side that say what a value is about
 _ABOUT = frozenset("about around roughly approximately approx some nearly almost circa close".split())
 _ABOVE, _BELOW = frozenset("over above exceeding".split()), frozenset("under below".split())
-ADJECTIVES = frozenset("working business calendar full whole square cubic consecutive metric single extra paid unpaid fully".split())
+ADJECTIVES = frozenset(
+    "working business calendar full whole square cubic consecutive metric single extra paid unpaid fully".split()
+)
 _SEASONS = {"spring": "spring", "summer": "summer", "autumn": "autumn", "fall": "autumn", "winter": "winter"}
 _LABELS = frozenset(
     "section sections step art article page chapter day phase level no number version paragraph".split()
