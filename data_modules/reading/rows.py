@@ -169,10 +169,12 @@ class ReadReport:
     Args:
         on_bad_row: `stop` raises at the first bad row; `skip` counts it and goes on.
         keys: How the keys of the settings begin that hints name.
+        evidence: What is the context of a conversation's turn: tools, user, system.
     """
 
     on_bad_row: str = "stop"
     keys: str = "data."
+    evidence: Sequence[str] = ("tools",)
     counts: Counter[str] = field(default_factory=Counter)
     rejects: list[dict[str, Any]] = field(default_factory=list)
 
