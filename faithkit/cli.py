@@ -9,10 +9,11 @@ import gc
 import os
 import re
 import secrets
+import select
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,6 +27,7 @@ from faithkit.settings.config_files import CONFIGS, choices_of, top_keys
 from faithkit.signals import Interrupted
 
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
+BROKEN_PIPE = 141  # as shells report it: 128 + SIGPIPE
 # Columns of tables by the words of the other commands.
 COLUMN_ALIASES = dict(ALIASES)
 COLUMN_ALIAS = re.compile(rf"^((?:\w+\.)*columns)\.({'|'.join(COLUMN_ALIASES)})=")
@@ -165,11 +167,9 @@ def run_script(
     """
     with _interruptible():
         if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-            try:
+            with suppress(BrokenPipeError):
                 print(help_text(doc, groups, config_name), flush=True)
-            except BrokenPipeError:  # the reader has ended, as `head` does
-                # Or Python would report it again at exit.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _is_reader_gone()
             sys.exit(DONE)
         try:
             sys.argv[1:] = prepare(as_keys(sys.argv[1:], config_name))
@@ -245,8 +245,21 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
+def _is_reader_gone() -> bool:
+    """Whether standard output has no reader, as after `| head -1`; what is left to print is then dropped."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    is_gone = any(event & select.POLLERR for _, event in poll.poll(0))
+    if is_gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would report it again at exit
+    return is_gone
+
+
 def _end(error: Exception, debug: bool) -> NoReturn:
     """Ends the process: with an explanation where the mistake is the user's, else with the traceback."""
+    if isinstance(error, BrokenPipeError) and _is_reader_gone():
+        print("stopped: the reader of standard output has ended", file=sys.stderr)
+        sys.exit(BROKEN_PIPE)
     message = explain(error)
     if message is None or debug:
         traceback.print_exc()

@@ -33,6 +33,14 @@ def test_help_ends_quietly_where_its_reader_has_gone() -> None:
     assert started.stderr.read() == b"" and started.wait() == 0
 
 
+def test_a_command_ends_without_a_traceback_where_its_reader_has_gone() -> None:
+    command = [sys.executable, "-m", "faithkit", "models"]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert started.stdout and started.stderr
+    started.stdout.close()
+    assert started.stderr.read() == b"stopped: the reader of standard output has ended\n" and started.wait() == 141
+
+
 def test_help_lists_the_choices_that_the_folders_have_and_the_keys_with_their_defaults() -> None:
     text = help_text("What it does.", ("data", "trainer"), "train")
     assert "faithcritic" in text and "fsdp" in text and "_base" not in text

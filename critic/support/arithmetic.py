@@ -11,10 +11,11 @@
 True
 """
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 
 from critic.support.date_reader import (
     CODE,
@@ -34,19 +35,35 @@ from critic.support.date_reader import (
 from critic.support.normal_forms import NUMBER, Word, convert, parse_number, read_words
 
 SMALL = 12  # counts up to this are often made by counting what the context lists
-SOME_YEAR, MAX_YEARS = 2001, 110
+SOME_YEAR, MAX_YEARS, MAX_TIMES = 2001, 110, 50
 _AGES = frozenset({"age", "aged", "old", "at"})
 TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
 _DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
 _EACHES = frozenset({"each", "per", "times", "every", "apiece"})
-_MORE = frozenset("more less fewer extra difference above below higher lower longer shorter later earlier".split())
+_MORE = frozenset(
+    "more less fewer extra difference higher lower longer shorter later earlier dearer cheaper heavier lighter older "
+    "younger larger smaller bigger deeper wider faster slower taller save saves saved adds added "
+    "rose rises fell falls grew grows increased increases decreased dropped drops raised reduced "
+    "majority".split()
+)
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
 )
-_NEXT_DAYS = frozenset("tomorrow yesterday next following previous before after eve".split())
-_CUES = _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST | _AGES
+_NEXT_DAY = re.compile(
+    r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|"
+    r"(day|night|evening) (before|after))\b",
+    re.IGNORECASE,
+)
+_EXAMPLE = re.compile(
+    r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member|"
+    r"item|claim|order|purchase|bill|contract))"
+    r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
+    re.IGNORECASE,
+)
+_TOTALS = frozenset("total totals totally altogether together sum sums combined overall all".split())
+_CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 
 
 class Arithmetic:
@@ -59,9 +76,11 @@ class Arithmetic:
         given: The values of context and question.
         context: The text that the first of them are from.
         answer: Question and answer.
+        answered: The values of the two.
     """
 
-    def __init__(self, given: Sequence[Value], context: str, answer: str):
+    def __init__(self, given: Sequence[Value], context: str, answer: str, answered: Sequence[Value] = ()):
+        self.answered = answered
         self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
         self.context, self.answer = context, answer
 
@@ -70,15 +89,20 @@ class Arithmetic:
         return read_words(self.answer)
 
     @cached_property
+    def _answer_lower(self) -> list[str]:
+        return [word.lower for word in self.answer_words]
+
+    @cached_property
     def answer_cues(self) -> set[str]:
-        return {word.lower for word in self.answer_words} & _CUES
+        """The cues of question and answer; "no more than" is a limit, and "in all" a total."""
+        pairs = pairwise(["", *self._answer_lower])
+        return {word for before, word in pairs if before != "no" and (word != "all" or before == "in")} & _CUES
 
     @cached_property
     def is_comparison(self) -> bool:
         """Whether the answer compares two things, as in "12 metres deeper than the other"."""
-        words = [word.lower for word in self.answer_words]
-        return bool(_MORE & set(words)) or any(
-            word.endswith("er") and behind == "than" for word, behind in pairwise(words)
+        return bool(_MORE & self.answer_cues) or any(
+            word.endswith("er") and behind == "than" for word, behind in pairwise(self._answer_lower)
         )
 
     @cached_property
@@ -125,11 +149,44 @@ class Arithmetic:
             return True
         if not value.is_ordinal and any(_is_limit(other, amount) for other in self.given if other.unit == value.unit):
             return True
-        is_counted = value.is_ordinal or (value.kind == PLAIN and amount <= SMALL and not _REST & self.answer_cues)
+        if value.is_ordinal:  # the seventh week, after six
+            return any(
+                other.kind == DURATION and other.name in value.noun and first_number(other.text) == amount - 1
+                for other in self.given
+            )
+        is_small = value.kind == PLAIN and amount <= SMALL and amount == int(amount)
+        is_counted = is_small and not (_REST | _MORE) & self.answer_cues
         return not is_counted and any(result and _is_close(amount, result) for result in self._results(value, amount))
 
+    @cached_property
+    def shown(self) -> set[float]:
+        """The amounts of question and answer, in base units and as written."""
+        amounts = {base_amount(value) for value in self.answered}
+        return {amount for amount in amounts if amount is not None} | self.answer_numbers
+
+    def _shows(self, *amounts: float) -> bool:
+        """Whether question or answer have a number that a step starts from, or a word such as "altogether"."""
+        return bool(_TOTALS & self.answer_cues) or not self.shown.isdisjoint(amounts)
+
+    @cached_property
+    def time_differences(self) -> set[float]:
+        """The minutes between any two of the context's first times of day."""
+        times = [other.amount for other in self.given if other.kind == TIME and isinstance(other.amount, float)]
+        apart = {abs(one - two) for one, two in combinations(times[:MAX_TIMES], 2)}
+        return apart | {DAY_MINUTES - minutes for minutes in apart}
+
+    def may_be_between(self, value: Value) -> bool:
+        """Whether a duration may lie between two dates or times of the context, as in "43 minutes", "a year before"."""
+        is_relative = bool({"before", "after", "later", "earlier", "since", "ago", "between"} & {*self._answer_lower})
+        return (is_relative and any(other.kind in (DAY, TIME) for other in self.given)) or (
+            value.amount in self.time_differences
+        )
+
     def _is_inside_range(self, value: Value) -> bool:
-        """Whether the value lies between the ends of a range of the context, as 30 in "20 to 60 mm"."""
+        """Whether the value lies between the ends of a range of the context: an age, a fraction or "about 30"."""
+        is_age = value.name == "year" or (value.kind == PLAIN and _AGES & self.answer_cues)
+        if not (is_age or value.is_ordinal or value.approximation == "about"):
+            return False
         ends = [
             other for other in self.given if other.kind in (value.kind, PLAIN) and other.unit in (value.unit, PLAIN)
         ]
@@ -148,23 +205,35 @@ class Arithmetic:
             every = [(other, base) for other in self.given if (base := base_amount(other)) is not None]
             for (first, one), (second, two) in _near(every):
                 if first.name == second.name:
-                    yield from (one + two, abs(one - two))
+                    is_shown = self._shows(one, two)
+                    yield from [one + two] if is_shown else []
+                    yield from [abs(one - two)] if is_shown or _MORE & self.answer_cues else []
         alike = [(other, base) for other in self.given if (base := base_amount(other, value)) is not None]
         if value.kind == SHARE:
             yield from (100 - number for _, number in alike)
-        if self.is_comparison and len(alike) <= SMALL:
-            for (first, one), (second, two) in combinations(alike, 2):
-                if first.name == second.name:
+            yield from [50.0] if _HALVES & self.cues else []
+            counts = {one for other in self.given if other.kind == PLAIN and (one := base_amount(other)) in self.shown}
+            pairs = permutations(counts, 2) if len(counts) <= 2 * SMALL else ()
+            yield from (float(round(100 * one / two)) for one, two in pairs if one and two)
+        elif value.kind in (PLAIN, MONEY):
+            shares = [other for other in self.given if other.kind == SHARE and other.amount in self.shown]
+            wholes = [base for other in self.given if other.kind == value.kind and (base := base_amount(other))]
+            yield from (whole * (base_amount(share) or 0) / 100 for share in shares[:SMALL] for whole in wholes)
+        if self.is_comparison:
+            for (first, one), (second, two) in combinations(alike, 2) if len(alike) <= 2 * SMALL else ():
+                if first.name == second.name and (len(alike) <= SMALL or self._shows(one, two)):
                     yield abs(one - two)
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
                 names = {first.name, second.name} - {""}
-                if names <= {value.name} or value.kind == MONEY or second.start - first.end <= len(" and "):
+                is_compound = second.start - first.end <= len(" and ")  # 3 h 20 min
+                is_shown = self._shows(one, two)
+                if is_compound or (is_shown and (names <= {value.name} or value.kind == MONEY)):
                     yield one + two
-                    if first.name == second.name or _MORE & self.answer_cues:
-                        yield abs(one - two)
+                if _MORE & self.answer_cues or (is_shown and first.name == second.name):
+                    yield abs(one - two)
         kinds = (SHARE, DAY, TIME, CODE)
-        has_counts = _EACHES & self.cues and value.kind not in (SHARE, DURATION)
+        has_counts = _EACHES & self.cues and (value.kind not in (SHARE, DURATION) or _TOTALS & self.answer_cues)
         others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []
         counts = {first_number(one.text) for one in others}
         for other, number in alike:
@@ -175,6 +244,9 @@ class Arithmetic:
             years = [other.amount[0] for other in self.given if isinstance(other.amount, tuple)]
             found = {abs(one - two) for one, two in combinations({y for y in years if isinstance(y, int)}, 2)}
             yield from (age * (1 if is_age else 12) for age in found)
+        if is_age:  # 61, and in four years 65
+            spans = [one.amount / 12 for one in self.given if one.kind == DURATION and one.unit == "calendar"]
+            yield from (age + years for other, age in alike if other.kind == PLAIN for years in spans)
         if value.kind == DURATION:
             yield from self._durations(value)
         elif value.kind == TIME:
@@ -192,6 +264,11 @@ class Arithmetic:
                 if other.unit == unit and isinstance(other.amount, float):
                     yield other.amount
 
+    @cached_property
+    def has_next_day(self) -> bool:
+        """Whether context, question or answer speak of the day before or after another."""
+        return bool(_NEXT_DAY.search(self.context) or _NEXT_DAY.search(self.answer))
+
     def _dates(self) -> Iterator[Parts]:
         """Yields the dates that are a duration of the context, or a day, before or after another."""
         for other in self.given:
@@ -199,7 +276,7 @@ class Arithmetic:
                 continue
             year, month, day, weekday, _ = other.amount
             days = {round(length / DAY_MINUTES) for length in self._lengths_near(other, "time")}
-            days |= {1} if _NEXT_DAYS & (self.cues_of.get(other.sentence, set()) | self.answer_cues) else set()
+            days |= {1} if self.has_next_day else set()
             months = {round(length) for length in self._lengths_near(other, "calendar")}
             for sign in (1, -1):
                 if weekday in WEEKDAYS:
@@ -225,13 +302,13 @@ class Arithmetic:
     def _multiples(
         self, value: Value, amount: float, other: Value, number: float, counts: Set[float | None]
     ) -> Iterator[float]:
-        if _HALVES & self.cues:
+        if _HALVES & self.cues and value.kind not in (DURATION, TIME):
             yield number / 2
         if value.kind != DURATION and _DOUBLES & (self.answer_cues | self.cues_of.get(other.sentence, set())):
             yield 2 * number
-        if _EACHES & self.cues and value.kind not in (SHARE, DURATION):
+        if _EACHES & self.cues:
             times = round(amount / number) if number else 0
-            if times > 1 and times in counts:
+            if times > 1 and times in counts and self._shows(times, number):
                 yield times * number
             share = round(number / amount) if amount else 0
             if 1 < share <= SMALL and _EACHES & self.answer_cues and share in self.answer_numbers:
@@ -279,17 +356,21 @@ def is_total(value: Value, parts: Sequence[Value]) -> bool:
     return len(numbers) > 1 and None not in numbers and sum(filter(None, numbers)) == first_number(value.text)
 
 
-def find_examples(values: Sequence[Value], known: Sequence[Value]) -> set[int]:
-    """Finds two times of an answer that are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
+def find_examples(answer: str, values: Sequence[Value], known: Sequence[Value]) -> set[int]:
+    """Finds values that an answer chose as an example.
 
-    One of them may be an example that the answer chose.
+    They follow "for example", are the age or the weight of some person, as in "a child of ten", or are two times that
+    are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
 
     Returns:
-        The first characters of both.
+        Their first characters.
     """
+    persons = {found.end() for found in _EXAMPLE.finditer(answer)}
+    ages = {value.start for value in values if answer.startswith(("-old", " old"), value.end)}
+    chosen = ages | {value.start for value in values if value.start in persons}
     lengths = {other.amount for other in known if other.kind == DURATION and other.unit == "time"}
     times = [(value, value.amount) for value in values if value.kind == TIME and isinstance(value.amount, float)]
-    return {
+    return chosen | {
         value.start
         for (one, mine), (two, its) in combinations(times, 2)
         if one.sentence == two.sentence and lengths & {abs(mine - its), DAY_MINUTES - abs(mine - its)}

@@ -26,7 +26,9 @@ WEEKDAYS = tuple(name[:3] for name in _DAY_NAMES)
 HEAD_WORDS = 3  # content words on each side that say what a value is about
 _ABOUT = frozenset("about around roughly approximately approx some nearly almost circa close".split())
 _ABOVE, _BELOW = frozenset("over above exceeding".split()), frozenset("under below".split())
-ADJECTIVES = frozenset("working business calendar full whole square cubic consecutive metric single extra".split())
+ADJECTIVES = frozenset(
+    "working business calendar full whole square cubic consecutive metric single extra paid unpaid fully".split()
+)
 _SEASONS = {"spring": "spring", "summer": "summer", "autumn": "autumn", "fall": "autumn", "winter": "winter"}
 _LABELS = frozenset(
     "section sections step art article page chapter day phase level no number version paragraph".split()
@@ -184,8 +186,11 @@ class DateReader:
         if self._lower(last + 1, last + 3) == ["or", "so"]:
             return "about"
         sentence = self.words[first].sentence
-        before = [word.lower for word in self.words[max(0, first - 3) : first] if word.sentence == sentence]
+        before = [word.lower for word in self.words[max(0, first - 4) : first] if word.sentence == sentence]
+        before = (before[:-1] if before[-1:] in (["a"], ["an"], ["the"]) else before)[-3:]  # less than a fifth
         near = before[-2:]
+        if before[:1] == ["no"]:
+            return ""  # no more than
         if _ABOUT & set(near):
             return "about"
         if _ABOVE & set(near) or near == ["more", "than"]:

@@ -77,7 +77,9 @@ class _Reader(DateReader):
                 yield value
         for place, word in enumerate(self.words):
             is_heading = _HEADING.search(self.text, max(0, word.start - 8), word.start)  # its capital begins a phrase
-            if word.kind == NAME and not self.used[place] and word.lower not in _NO_NAMES and not is_heading:
+            is_holiday = word.lower == "new" and self._lower(place + 1, place + 2) in (["year"], ["year's"])
+            is_name = word.kind == NAME and word.lower not in _NO_NAMES and not is_holiday
+            if is_name and not self.used[place] and not is_heading:
                 yield self._make(place, place, TITLE, TITLE, word.norm)
 
     def _cents_behind(self, place: int) -> float:
@@ -101,6 +103,10 @@ class _Reader(DateReader):
             return value
         if word.lower in ("two", "three") and self._lower(place + 1, place + 2) in (["thirds"], ["quarters"]):
             return self._read_fraction(place + 1)
+        if word.lower == "one" and (part := self._and_part(place)) and self._is_unit(place + 4):
+            return self._quantity(place, place + 4, 1 + part, self.words[place + 4].norm)
+        if word.lower == "one" and (unit := self._unit_of_range(place)):  # one or two days
+            return self._quantity(place, place, 1.0, unit)
         if word.kind != NUMBER:
             return None
         if re.fullmatch(r"\d{1,2}:\d{2}", word.norm):
@@ -186,7 +192,9 @@ class _Reader(DateReader):
         )
 
     def _is_unit(self, place: int) -> bool:
-        return place < len(self.words) and self.words[place].kind == UNIT and not self.used[place]
+        if place >= len(self.words) or self.used[place]:
+            return False
+        return self.words[place].kind == UNIT or self.words[place].norm == "pound"
 
     def _and_part(self, place: int) -> float:
         """Reads the part behind a number or a unit, as in "two and a half hours", "an hour and three quarters"."""
@@ -232,7 +240,8 @@ class _Reader(DateReader):
         if behind and self.words[behind[0]].kind == UNIT and not self.used[behind[0]]:
             unit = self.words[behind[0]].norm
             if unit not in CURRENCIES and (word == "half" or convert(unit)[0] in ("time", "calendar", "percent")):
-                return self._quantity(place, behind[0], times * _FRACTIONS[word], unit)
+                first = place - (times > 1 and not self.used[place - 1])
+                return self._quantity(first, behind[0], times * _FRACTIONS[word], unit)
         if behind and self.words[behind[0]].lower in _SCALES:
             return None
         if word == "half" and self._lower(place + 1, place + 2) in (["a"], ["an"], ["past"]):
@@ -271,7 +280,7 @@ class _Reader(DateReader):
         if word.norm == "hour" and before and convert(self.words[before - 1].norm)[0] in ("length", "mile"):
             return None  # a speed
         first = place if ending or self.words[before].lower not in _ONE or self.words[before].kind == NUMBER else before
-        if (part := self._and_part(place)) and convert(word.norm)[0] in ("time", "calendar"):
+        if part := self._and_part(place):
             return self._quantity(first, place + 3, 1 + part, word.norm)
         article, earlier = self.words[before].lower, self.words[before - 1].lower if before else ""
         is_rate = article != "one" and (article not in _ONE or (earlier not in _PREPOSITIONS and before > 0))

@@ -86,7 +86,7 @@ def test_what_the_context_says_or_implies_is_supported(context: str, answer: str
         ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days", None),
         ("Tuesday is an office day.", "The office day is Wednesday.", "Wednesday", None),
         ("It closes at 18:30.", "It closes at half past seven.", "half past seven", None),
-        ("Take 0.5 mg per kg.", "A milligram and a half per kilogram.", "A milligram", None),
+        ("Take 0.5 mg per kg.", "A milligram and a half per kilogram.", "A milligram and a half", None),
         ("Kept for 30 days, with Pro for 180 days.", "Kept for 30 weeks.", "30 weeks", None),
         ("Updates end on 30 June 2026.", "Updates end on 30 December 2026.", "30 December 2026", None),
         ("A thousand people came, half of them in March.", "Three thousand people came.", "Three thousand", None),
