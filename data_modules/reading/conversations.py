@@ -2,7 +2,7 @@
 
 | format | recognised by |
 |---|---|
-| OpenAI's messages, chat or responses | `messages` with roles, `tool_calls` and `tool_call_id`; `function_call_output` |
+| OpenAI's messages, chat or responses | `messages` with roles, `tool_calls`, `tool_call_id`; `function_call_output` |
 | Anthropic's messages | content parts `tool_use` and `tool_result` |
 | LangChain's message dictionaries | `type` human, ai, tool, flat or below `data` or `kwargs` |
 | OpenTelemetry's gen_ai spans | attributes `gen_ai.input.messages` and `gen_ai.output.messages` |
@@ -16,19 +16,22 @@ with the same arguments replaces the earlier one. Structured results become line
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from data_modules.reading.formats import parse_json
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
 from data_modules.reading.structured import render, render_value
 from faithkit.errors import UserError, shorten
 from faithkit.records import passage_text
 
 TOOLS, SYSTEM, USER, ASSISTANT, TOOL = "tools", "system", "user", "assistant", "tool"
 EVIDENCE = (TOOLS, SYSTEM, USER)
-MAX_RESULT = 2_000  # characters of a result that are kept with its call
+MAX_CALLS, MAX_RESULT = 100, 2_000  # calls that a turn keeps, and characters of the result of each
 MAX_EVIDENCE = 200_000  # characters of a turn's context: the latest results count
 _ROLES = {
     **dict.fromkeys(("assistant", "ai", "model", "gpt", "AIMessage", "AIMessageChunk"), ASSISTANT),
@@ -43,6 +46,8 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 _RESULT_PARTS = ("tool_result", "tool_call_response", "function_call_output")
 _CALL_PARTS = ("tool_use", "tool_call", "function_call")
 _SKIPPED_PARTS = ("thinking", "redacted_thinking", "reasoning", "refusal")
+CALLS = "calls"  # of a row, and of an example's `meta`: what the assistant had called, as JSON
+NO_EVIDENCE = "turns before any result of a tool, not judged"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 
 
@@ -116,19 +121,45 @@ def expand_conversations(rows: Iterator[Row], report: ReadReport) -> Iterator[Ro
     elif not is_conversation(first.values):
         yield from rows
         return
-    number = 0
+    number, seen = 0, Counter[str]()
     for row in rows:
+        turns: list[dict[str, Any]] = []
         with report.rejecting(row):
-            for values in read_turns(row, report):
-                yield replace(row, values=values, number=number)
-                number += 1
+            turns = read_turns(row, report)
+        if turns:
+            name = turns[0]["conversation"]
+            seen[name] += 1
+        for values in turns:
+            if seen[name] > 1:  # an id that comes again is another conversation
+                values["conversation"] = f"{name}#{seen[name]}"
+                values["id"] = f"{values['conversation']}/{values['turn']}"
+            yield replace(row, values=values, number=number, name=values["id"])
+            number += 1
+    if not number and not report.rejects:
+        raise UserError("no turn of the assistant can be judged", place=row.file, hint=_describe(report))
+
+
+def read_conversation_file(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the turns of a JSON file's conversations, and what was not judged.
+
+    Raises:
+        UserError: The file cannot be read, or has no turn to judge.
+    """
+    if path.suffix not in (".json", ".jsonl"):
+        raise UserError("conversations are read from .json and .jsonl files", place=str(path), hint="name such a file")
+    report = ReadReport("stop", "")
+    first = next(iter(read_rows(path, report, parse_json)))
+    if not (is_conversation(first.values) or is_event(first.values) or "samples" in first.values):
+        raise UserError("no conversation in this file", place=str(path), hint="write it as [{role, content}, ...]")
+    turns = [dict(row.values) for row in expand_conversations(read_rows(path, report, parse_json), report)]
+    return turns, [f"{number:,} {outcome}" for outcome, number in report.counts.items()]
 
 
 def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
     """Returns the values of each turn of a conversation that has evidence; `report` counts what is left out.
 
     Raises:
-        BadRow: A message is malformed, or no turn of the assistant can be judged.
+        BadRow: A message is malformed.
     """
     name = next((str(row.values[key]) for key in _IDS if isinstance(row.values.get(key), str | int)), row.default_id)
     messages = list(_read_messages(row.values))
@@ -158,12 +189,12 @@ def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
             turns += 1
             check_text(message.text, f"message {place + 1}")
             if not passages:
-                report.count("turns before any evidence, not judged")
+                report.count(NO_EVIDENCE)
                 continue
             kept = _latest(list(passages.values()))
             done = [
                 {"name": c.name, "arguments": c.arguments, "failed": c.failed, "result": c.result[:MAX_RESULT]}
-                for c in calls.values()
+                for c in list(calls.values())[-MAX_CALLS:]
             ]
             found.append(
                 {
@@ -174,15 +205,17 @@ def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
                     "sources": [source for source, _ in kept],
                     "question": question,
                     "answer": message.text,
-                    "calls": json.dumps(done, ensure_ascii=False),
+                    CALLS: json.dumps(done, ensure_ascii=False),
                 }
             )
     if not turns:
-        raise BadRow("the conversation has no text of the assistant", hint="leave it out with on_bad_row=skip")
-    if not found:
-        hint = "evidence=[tools,user,system] also takes the words of user and system as evidence"
-        raise BadRow("no turn has evidence before it: no result of a tool, no document", hint=hint)
+        report.count("conversations without a text of the assistant")
     return found
+
+
+def _describe(report: ReadReport) -> str:
+    hint = "; ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+    return f"{hint}; evidence=[tools,user,system] also takes what user and system say" if NO_EVIDENCE in hint else hint
 
 
 def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -230,7 +263,7 @@ def _join_events(rows: Iterable[Row]) -> Iterator[Row]:
         key = next((str(row.values[name]) for name in _IDS[:-1] if isinstance(row.values.get(name), str)), "")
         if row.values.get("isSidechain"):  # a helper of the agent has its conversation
             key = f"{key} helper"
-        if _is_message(event) or not isinstance(inner, Mapping):
+        if _is_message(event):  # other events, such as summaries, are no messages
             sessions.setdefault(key, (row, []))[1].append(event)
     for key, (row, messages) in sessions.items():
         yield replace(row, values={"messages": messages, **({"conversation_id": key} if key else {})})
@@ -250,8 +283,8 @@ def _read_messages(values: Mapping[str, Any]) -> Iterator[Message]:
                 listed = [{"role": SYSTEM, "parts": listed}]
             yield from _read_list(listed or [], name)
         return
-    name = next((name for name in _LISTS if isinstance(values.get(name), list)), None)
-    if name is None:
+    name = next((name for name in _LISTS if isinstance(values.get(name), list)), "")
+    if not name:
         raise BadRow("no conversation: a list of messages is missing", hint="write it as messages: [{role, content}]")
     yield from _read_list(values[name], name)
 
@@ -290,8 +323,9 @@ def read_message(message: Any) -> Iterator[Message]:
     if role == TOOL:
         answers = message.get("tool_call_id", message.get("call_id", message.get("id"))) or ""
         name = message.get("name") or message.get("function") or ""
-        if isinstance(content, list) and any(isinstance(p, Mapping) and p.get("type") in _RESULT_PARTS for p in content):
-            yield from _read_parts(role, content)
+        parts = content if isinstance(content, list) else []
+        if any(isinstance(part, Mapping) and part.get("type") in _RESULT_PARTS for part in parts):
+            yield from _read_parts(role, parts)
             return
         failed = bool(message.get("error") or message.get("is_error")) or message.get("status") == "error"
         text = _text_of(content)
@@ -340,7 +374,9 @@ def _read_call(call: Mapping[str, Any]) -> Call:
     name = function.get("name", call.get("name"))
     if not isinstance(name, str):
         raise BadRow(f"a call must have the name of its tool, got {shorten(call)}")
-    given = next((one[key] for one in (function, call) for key in ("arguments", "input", "args") if key in one), {})
+    given: Any = next(
+        (one[key] for one in (function, call) for key in ("arguments", "input", "args") if key in one), {}
+    )
     arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, sort_keys=True)
     identifier = call.get("call_id") or call.get("id") or call.get("tool_call_id") or ""
     return Call(id=str(identifier), name=name, arguments=arguments)

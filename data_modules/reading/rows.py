@@ -69,17 +69,19 @@ class Row:
         file: Path of the file, or `hub:NAME:SPLIT`.
         number: Position among the data rows, from 0: the same for everyone who reads the file.
         line: Line in the file, from 1; of files without lines the number of the row.
+        name: Its id where rows are made of parts of a line, such as the turns of a conversation.
     """
 
     values: Mapping[str, Any]
     file: str
     number: int
     line: int
+    name: str = ""
 
     @property
     def default_id(self) -> str:
         """`<file stem>:<row>`, for corpora without ids."""
-        return f"{_stem(self.file)}:{self.number}"
+        return self.name or f"{_stem(self.file)}:{self.number}"
 
     @property
     def place(self) -> str:

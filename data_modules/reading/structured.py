@@ -4,7 +4,7 @@ Each record becomes one line that begins with its path in the result, so that th
 
 >>> print(render('{"order": {"id": "A-113", "items": [{"name": "Mug", "unit_price": 12.5}]}}'))
 order: id: A-113.
-order.items[0]: name: Mug; unit price: 12.5.
+order.items[0]: name: Mug, unit price: 12.5.
 
 Prose, code and logs stay as they are.
 """
@@ -52,7 +52,8 @@ def render(text: str) -> str:
             number += 1
     if parts != lines:
         return "\n".join(parts)
-    return "\n".join(_table_lines(rows)) if (rows := _read_csv(text)) else text
+    table = _read_csv(text)
+    return "\n".join(_table_lines(table)) if table else text
 
 
 def render_value(value: Any) -> str:
@@ -67,7 +68,7 @@ def _records(value: Any, path: str, depth: int) -> Iterator[str]:
     elif isinstance(value, Mapping):
         plain = {name: one for name, one in value.items() if not isinstance(one, Mapping | list)}
         if plain:
-            yield _line(path, "; ".join(f"{_words(name)}: {_text(one)}" for name, one in plain.items()))
+            yield _line(path, ", ".join(f"{_words(name)}: {_text(one)}" for name, one in plain.items()))
         for name, one in value.items():
             if isinstance(one, Mapping | list):
                 yield from _records(one, f"{path}.{name}" if path else str(name), depth + 1)
@@ -105,12 +106,12 @@ def _split_cells(line: str) -> list[str]:
 
 
 def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Writes each row below the header as `row 1: column: cell; ...`."""
+    """Writes each row below the header as `row 1: column: cell, ...`."""
     header, *body = rows
     lines = []
     for number, row in enumerate(body, start=1):
         cells = [f"{_words(name)}: {cell}" if name else cell for name, cell in zip(header, row, strict=False) if cell]
-        lines.append(_line(f"row {number}", "; ".join([*cells, *row[len(header) :]])))
+        lines.append(_line(f"row {number}", ", ".join([*cells, *row[len(header) :]])))
     return lines
 
 

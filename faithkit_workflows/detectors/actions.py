@@ -11,21 +11,22 @@ and conditions are no claims.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
+from data_modules.reading.conversations import CALLS
 from faithkit.detector import Detector
 from faithkit.records import HALLUCINATED, Evidence, Example, Prediction, Span
 
-CALLS = "calls"  # in an example's `meta`: what the assistant had called, as JSON
 ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated
 # The words of a call's name or arguments that do what a verb says.
 _CHANGE = "update change edit modify set write replace rename move patch put apply"
 _SHELL = "bash shell exec terminal command"
 _VERBS = {
-    "sent emailed mailed messaged notified informed forwarded replied": "send mail message notify sms post reply forward inform",
+    "sent emailed mailed messaged notified informed forwarded replied": "send mail message notif sms post reply forward",
     "booked reserved": "book reserv",
     "cancelled canceled": "cancel delete remove",
     "refunded reimbursed": "refund reimburs",
@@ -62,7 +63,7 @@ _NO_CLAIM = re.compile(
     r"(?:\b(?:if|once|when|until|unless|whether|should|would|could|can|may|might|will|not|never|nothing)|n['’]t)\b[^.!?\n]*\Z",
     re.IGNORECASE,
 )
-_CLAUSE_END = re.compile(r"[.;!?\n]|,? and (?:I|we)\b|\Z")
+_CLAUSE_END = re.compile(r"[.;!?](?=\s|\Z)|\n|,? and (?:I|we)\b|\Z")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 
 
@@ -78,7 +79,8 @@ def find_unsupported_actions(answer: str, calls: Sequence[Mapping[str, Any]]) ->
 def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple[Span, bool]]:
     """Returns each claim of an action with whether a call does it."""
     found = []
-    for claim in sorted([*_CLAIM.finditer(answer), *_TESTS.finditer(answer)], key=lambda one: one.start()):
+    claims = sorted([*_CLAIM.finditer(answer), *_TESTS.finditer(answer)], key=lambda one: one.start())
+    for claim, following in zip_longest(claims, claims[1:]):
         before = max((end.end() for end in _SENTENCE_END.finditer(answer, 0, claim.start())), default=0)
         clause_end = _CLAUSE_END.search(answer, claim.end())
         assert clause_end is not None, "the end of the text matches"
@@ -99,6 +101,8 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
             if groups["passive"] and any(verb in call.get("result", "").lower() for call in calls):
                 continue  # a tool reports it
         start, end = claim.start(), clause_end.start()
+        if following is not None and following.start() < end:  # "I fixed it and all tests pass" has two
+            end = start + len(re.sub(r"[\s,]*(?:and)?\s*\Z", "", answer[start : following.start()]))
         if not is_run and groups["passive"]:  # with its subject
             begin = max((mark.end() for mark in re.finditer(r"[.,;:!?]\s|\n|\band ", answer[:start])), default=0)
             start = max(begin, before)
@@ -127,22 +131,25 @@ class WithActions:
 
     detector: Detector
 
-    def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Judges examples; those with `calls` in their `meta` are turns of conversations."""
-        predictions = self.detector.predict_examples(examples)
-        return [add_actions(*each) for each in zip(predictions, examples, strict=True)]
+        predictions = self.detector.predict_examples(examples, progress=progress)
+        for prediction, example in zip(predictions, examples, strict=True):
+            calls = example.meta.get(CALLS)
+            yield add_actions(prediction, example.response, calls) if isinstance(calls, str) else prediction
 
 
-def add_actions(prediction: Prediction, example: Example) -> Prediction:
+def add_actions(prediction: Prediction, answer: str, calls: str) -> Prediction:
     """Adds the marks of unsupported actions, which make an answer hallucinated.
 
     A word that a detector marks inside a claimed action is no mark of its own: the rules judge the claim.
+
+    Args:
+        calls: What the assistant had called, as JSON.
     """
-    if not isinstance(calls := example.meta.get(CALLS), str):
-        return prediction
-    claims = _judge_claims(example.response, json.loads(calls))
+    claims = _judge_claims(answer, json.loads(calls))
     marks = [span for span, is_done in claims if not is_done]
-    verbs = [claim.span("done" if claim["done"] else "passive") for claim in _CLAIM.finditer(example.response)]
+    verbs = [claim.span("done" if claim["done"] else "passive") for claim in _CLAIM.finditer(answer)]
     judged = [(span.start, span.end) for span in marks] + (verbs if claims else [])
     spans = [s for s in prediction.spans if not any(start <= s.start and s.end <= end for start, end in judged)]
     spans = sorted([*spans, *marks], key=lambda span: (span.start, span.end))

@@ -1,0 +1,80 @@
+"""The stop hook of a coding agent, and conversations in `check` and `score`."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faithkit import check
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_jsonl
+from faithkit_workflows import hook
+from faithkit_workflows.check import main as check_main
+from tests.running import ROOT
+
+TRANSCRIPT = [
+    {"type": "user", "message": {"role": "user", "content": "Fix the parser."}},
+    {
+        "type": "assistant",
+        "message": {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "pytest"}}],
+        },
+    },
+    {
+        "type": "user",
+        "message": {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t", "content": "2 failed, 14 passed"}],
+        },
+    },
+]
+
+
+def transcript(folder: Path, answer: str) -> Path:
+    last = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": answer}]}}
+    path = folder / "session.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*TRANSCRIPT, last]), encoding="utf-8")
+    return path
+
+
+def test_the_hook_stops_an_answer_that_the_tools_do_not_support(tmp_path: Path) -> None:
+    asked = json.dumps({"transcript_path": str(transcript(tmp_path, "All tests pass."))})
+    command = [sys.executable, "-m", "faithkit", "hook"]
+    done = subprocess.run(command, cwd=ROOT, input=asked, capture_output=True, text=True)
+    assert done.returncode == 2 and '"All tests pass": the call Bash shows a failure' in done.stderr
+
+
+def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(asked: dict[str, Any]) -> int:
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
+        return hook.main([])
+
+    path = str(transcript(tmp_path, "All tests pass."))
+    assert ask({"transcript_path": path, "stop_hook_active": True}) == 0
+    assert ask({"transcript_path": str(transcript(tmp_path, "2 tests failed, 14 passed."))}) == 0
+    assert ask({"transcript_path": str(tmp_path / "missing.jsonl")}) == 1
+    assert "does not exist" in capsys.readouterr().err
+    with pytest.raises(UserError, match="transcript_path"):
+        ask({})
+
+
+def test_check_and_score_judge_each_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = transcript(tmp_path, "All tests pass. 14 passed.")
+    assert check_main(["--messages", str(path), "--fail"]) == 1
+    assert "[[All tests pass|unsupported_action 0.90]]" in capsys.readouterr().out
+    command = [sys.executable, "-m", "faithkit", "score", str(path), f"run_dir={tmp_path / 'run'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (row,) = read_jsonl(tmp_path / "run" / "session.scored.jsonl")
+    assert row["label"] == "hallucinated" and row["spans"][0]["label"] == "unsupported_action"
+    (line,) = read_jsonl(tmp_path / "run" / "conversations.jsonl")
+    assert (line["turns"], line["unsupported"], line["first_unsupported"]) == (1, 1, 1)
+    (found,) = check(messages=[one["message"] for one in read_jsonl(path)])
+    assert (found.label, found.score) == (row["label"], pytest.approx(row["probability"]))
