@@ -26,7 +26,7 @@ PROBABILITY = 0.9  # that an answer with such a mark is hallucinated
 _CHANGE = "update change edit modify set write replace rename move patch put apply"
 _SHELL = "bash shell exec terminal command"
 _VERBS = {
-    "sent emailed mailed messaged notified informed forwarded replied": "send mail message notif sms post reply forward",
+    "sent emailed mailed messaged notified informed forwarded replied": "send mail message notif sms reply forward",
     "booked reserved": "book reserv",
     "cancelled canceled": "cancel delete remove",
     "refunded reimbursed": "refund reimburs",
