@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "compare detectors on your own rows: which is better, where do they disagree, what do they cost?",
     "serve": "answer requests over HTTP, with a page to try it",
     "mcp": "offer the check as a tool to agents",
+    "hook": "check what a coding agent says when it stops, by what its tools returned",
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
     "report": "compare runs: tables, paired tests, one page",
     "reproduce": "recompute tables of the papers, and compare them with the published ones",

@@ -8,6 +8,7 @@ faithkit check context=manual.txt question="How long?" answer="36 months."      
 faithkit check --context manual.txt --fail "..."         exits with 1 if the answer is hallucinated
 faithkit check --context manual.txt --aim precision "..."        fewer false alarms; or recall: more is found
 faithkit check --context manual.txt --checkpoint runs/... "..."          another detector than the default
+faithkit check --messages conversation.json          each turn of an assistant with tools, by what they returned
 
 The context is one file or several, such as retrieved passages; `--context -` reads it from standard input. Without an
 answer on the command line, it is read from standard input. A table of answers: faithkit score FILE.
@@ -38,6 +39,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--answer", "--response", default=None)
     parser.add_argument("--context", "--knowledge", action="append", default=[], metavar="FILE")
     parser.add_argument("--question", default=None)
+    parser.add_argument("--messages", default=None, metavar="FILE")
     parser.add_argument("--checkpoint", default=DEFAULT)
     parser.add_argument("--threshold", type=float, default=None)
     parser.add_argument("--aim", choices=("balanced", "recall", "precision"), default=None)
@@ -49,6 +51,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         if options.answer is not None:
             raise UserError("the answer is given twice", hint="leave --answer out, or the text without an option")
         options.answer = options.positional
+    if options.messages is not None:
+        if options.context or options.answer or options.question or options.explain or options.aim:
+            problem = "--messages takes the place of context, question and answer, and of --explain and --aim"
+            raise UserError(problem, hint="faithkit check --messages FILE")
+        return options
     options.answer = STANDARD_INPUT if options.answer is None else options.answer
     if not options.context:
         raise UserError("no context is given", hint='faithkit check --context FILE "answer"; FILE may be -')
@@ -155,9 +162,35 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
     print(OTHER_DETECTORS)
 
 
+def check_conversations(options: argparse.Namespace) -> int:
+    """Judges each turn of the conversations of a file, shows the verdicts, and returns the exit code."""
+    from data_modules.reading.conversations import read_conversation_file
+    from faithkit.evidence import describe_mark
+    from faithkit.pages.page_tables import escape_terminal
+    from faithkit.reports.span_report import mark_spans
+    from faithkit_workflows.detectors.assertions import judge_turns
+
+    turns, notes = read_conversation_file(Path(options.messages).expanduser())
+    found = judge_turns(turns, by=options.checkpoint, threshold=options.threshold)
+    for prediction, turn in zip(found, turns, strict=True):
+        if options.json:
+            print(json.dumps({**turn, **prediction.to_dict()}, ensure_ascii=False))
+            continue
+        probability = "" if prediction.score is None else f", P(hallucinated) {prediction.score:.2f}"
+        print(f"{escape_terminal(turn['id'], 200)}: {prediction.label}{probability}")
+        print(f"  {mark_spans(turn['answer'], prediction.spans)}")
+        for span in prediction.spans:
+            print(f"    {escape_terminal(describe_mark(span), 400)}")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return FAILED if options.fail and any(one.label == "hallucinated" for one in found) else DONE
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Judges one answer, shows the verdict, and returns the exit code."""
+    """Judges one answer or conversations, shows the verdict, and returns the exit code."""
     options = parse(arguments)
+    if options.messages is not None:
+        return check_conversations(options)
     prediction, example, loaded = judge(options)
     show(prediction, example, loaded, options)
     return FAILED if options.fail and prediction.label == "hallucinated" else DONE

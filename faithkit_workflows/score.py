@@ -86,6 +86,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
+    from faithkit_workflows.tables.conversations import ConversationCounter
     from faithkit_workflows.tables.score_results import LabelledRows, describe_next_steps, describe_verdicts
     from faithkit_workflows.tables.scored_rows import (
         names_added,
@@ -111,10 +112,11 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     by, column = as_list(config["by"]), rows.found.label if rows.found else None
     counts = ShareCounter(by, column, unsure_from=getattr(loaded.detector, "unsure_from", None))
+    conversations = ConversationCounter()
     kept, cases, labelled = score_results.KeptRows(by), score_results.TestCases(name), LabelledRows()
 
     def count(*row: Any) -> None:
-        for counter in (counts, kept, cases, labelled):
+        for counter in (counts, kept, cases, labelled, conversations):
             counter.add(*row)
 
     stored = (parse_prediction(row, f"{path}, line {line}") for line, row in read_numbered_jsonl(path))
@@ -132,10 +134,13 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         *labelled.describe(metrics, column, num_resamples=config["num_resamples"]),
     ]
     asked = (config["path"], path, rows.num_examples, counts, column)
+    about += conversations.describe(rows.report)
     for line in [*about, *describe_next_steps(*asked, has_labels=bool(labelled.num_rows))]:
         _show(line)
     write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
     cases.write(run.path / "junit.xml")
+    if conversations.found:
+        write_jsonl(run.path / "conversations.jsonl", conversations.found.values())
     score_results.write_answers_page(run.path / PAGE, name, kept, about=about, table=table, texts=config["save_texts"])
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))
@@ -159,12 +164,13 @@ def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", c
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, stream_answers
+    from faithkit_workflows.detectors.actions import WithActions
 
     options: dict[str, Any] = {
         "chunk_size": config["save_every_num_rows"],
         "line_of": partial(to_line, texts=config["save_texts"]),
     }
-    answerer = DetectorAnswerer(loaded.detector)
+    answerer = DetectorAnswerer(WithActions(loaded.detector))
     for _ in stream_answers(path, rows.examples, rows.num_examples, answerer, **options):
         pass
     write_origin(path, name, rows.examples, loaded.models)

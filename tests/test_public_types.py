@@ -21,6 +21,8 @@ def test_one_response_has_a_prediction_and_a_list_a_list(function: Callable[...,
         if "response" in overload.parameters:
             assert "question" in overload.parameters
             positional[overload.parameters["response"].annotation] = overload.return_annotation
+        elif "messages" in overload.parameters:
+            assert overload.return_annotation == list[Prediction]  # one for each turn
         else:
             by_name[kinds[Parameter.VAR_KEYWORD]] = overload.return_annotation
     several = Iterable[str] if function is faithkit.check else list[str]

@@ -212,9 +212,9 @@ class Arithmetic:
         if value.kind == SHARE:
             yield from (100 - number for _, number in alike)
             yield from [50.0] if _HALVES & self.cues else []
-            counts = {one for other in self.given if other.kind == PLAIN and (one := base_amount(other)) in self.shown}
-            pairs = permutations(counts, 2) if len(counts) <= 2 * SMALL else ()
-            yield from (float(round(100 * one / two)) for one, two in pairs if one and two)
+            plain = {base_amount(other) or 0.0 for other in self.given if other.kind == PLAIN} & self.shown
+            pairs = permutations(plain, 2) if len(plain) <= 2 * SMALL else ()
+            yield from (float(round(100 * part / whole)) for part, whole in pairs if part and whole)
         elif value.kind in (PLAIN, MONEY):
             shares = [other for other in self.given if other.kind == SHARE and other.amount in self.shown]
             wholes = [base for other in self.given if other.kind == value.kind and (base := base_amount(other))]
@@ -245,8 +245,8 @@ class Arithmetic:
             found = {abs(one - two) for one, two in combinations({y for y in years if isinstance(y, int)}, 2)}
             yield from (age * (1 if is_age else 12) for age in found)
         if is_age:  # 61, and in four years 65
-            spans = [one.amount / 12 for one in self.given if one.kind == DURATION and one.unit == "calendar"]
-            yield from (age + years for other, age in alike if other.kind == PLAIN for years in spans)
+            spans = [base_amount(one) or 0.0 for one in self.given if one.kind == DURATION and one.unit == "calendar"]
+            yield from (age + months / 12 for other, age in alike if other.kind == PLAIN for months in spans)
         if value.kind == DURATION:
             yield from self._durations(value)
         elif value.kind == TIME:

@@ -35,7 +35,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "history": ("history", "question", "query", "dialogue", "turns", "user input", "user query", "user question"),
     "id": ("id",),
-    "group": ("group", "group id", "dialogue id", "document id", "source id"),
+    "group": ("group", "group id", "conversation", "dialogue id", "document id", "source id"),
     "spans": ("spans",),
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 from data_modules.datasets.pair_columns import Columns, check_column, field_of, none_if_nan, parse_list
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
+from data_modules.reading.conversations import CALLS
 from data_modules.reading.fields import other_fields, read_spans, text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row
@@ -105,7 +106,11 @@ class PairReader:
 
     def _meta(self, row: Row) -> dict[str, Any]:
         others = other_fields(row.values, self._used).items()
-        meta = {name: none_if_nan(v) for name, v in others if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}
+        meta = {
+            name: none_if_nan(v)
+            for name, v in others
+            if not isinstance(v, str) or len(v) <= MAX_CHARACTERS or name == CALLS
+        }
         for column in self.by:
             check_column(row, column, "benchmark.by=[COLUMN]")
             value = field_of(row.values, column)

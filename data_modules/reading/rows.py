@@ -69,17 +69,19 @@ class Row:
         file: Path of the file, or `hub:NAME:SPLIT`.
         number: Position among the data rows, from 0: the same for everyone who reads the file.
         line: Line in the file, from 1; of files without lines the number of the row.
+        name: Its id where rows are made of parts of a line, such as the turns of a conversation.
     """
 
     values: Mapping[str, Any]
     file: str
     number: int
     line: int
+    name: str = ""
 
     @property
     def default_id(self) -> str:
         """`<file stem>:<row>`, for corpora without ids."""
-        return f"{_stem(self.file)}:{self.number}"
+        return self.name or f"{_stem(self.file)}:{self.number}"
 
     @property
     def place(self) -> str:
@@ -169,10 +171,12 @@ class ReadReport:
     Args:
         on_bad_row: `stop` raises at the first bad row; `skip` counts it and goes on.
         keys: How the keys of the settings begin that hints name.
+        evidence: What is the context of a conversation's turn: tools, user, system.
     """
 
     on_bad_row: str = "stop"
     keys: str = "data."
+    evidence: Sequence[str] = ("tools",)
     counts: Counter[str] = field(default_factory=Counter)
     rejects: list[dict[str, Any]] = field(default_factory=list)
 

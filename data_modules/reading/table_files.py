@@ -1,5 +1,7 @@
 """Users' tables, read row by row: CSV, TSV, JSON lines, JSON, Parquet, XLSX, and what `datasets` saved.
 
+JSON may have conversations, of which each turn of the assistant becomes a row (`data_modules.reading.conversations`).
+
 The encoding of a text file and the separator of its columns are detected from its beginning. A TSV's quotes may
 enclose cells (as pandas, csv.writer and spreadsheets write them, RFC 4180) or be ordinary characters (as in the files
 of BEGIN and GLUE): the first row that only one of the two can have written decides for the whole file. A file that
@@ -15,6 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from data_modules.reading.conversations import expand_conversations
 from data_modules.reading.files import File
 from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv, tsv_cells
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
@@ -81,7 +84,8 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
         XLSX: parse_xlsx,
         **dict.fromkeys((".jsonl", ".json"), parse_json),
     }
-    yield from read_rows(table, report, parsers.get(table.suffix))
+    rows = read_rows(table, report, parsers.get(table.suffix))
+    yield from expand_conversations(rows, report) if table.suffix in (".jsonl", ".json") else rows
 
 
 def text_format(path: Path, encoding: str | None = None, keys: str = "data.") -> TextFormat:

@@ -1,11 +1,15 @@
 """Checks responses with any detector: `faithkit.check`; and fails a test by it: `faithkit.assert_faithful`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
 from typing import Any, Unpack, overload
 
+from data_modules.reading.conversations import CALLS, EVIDENCE, TOOLS
+from data_modules.reading.conversations import read_turns as read_conversation
+from data_modules.reading.rows import BadRow, ReadReport
+from data_modules.reading.rows import Row as RawRow
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse, is_list, read_columns, read_passages, read_turns
 from faithkit.detector import DEFAULT
@@ -22,6 +26,7 @@ from faithkit.records import (
     number_passages,
     passage_text,
 )
+from faithkit_workflows.detectors.actions import add_actions
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message
@@ -54,36 +59,80 @@ def check(
 def check(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[OneResponse]) -> Prediction: ...
 @overload
 def check(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[ManyResponses]) -> list[Prediction]: ...
+@overload
+def check(
+    *, messages: Sequence[Any], evidence: Sequence[str] = (TOOLS,), by: Any = DEFAULT, threshold: float | None = None
+) -> list[Prediction]: ...
 @arguments.explain_overloads
 def check(
-    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+    knowledge: Any = None,
+    response: Any = None,
+    history: Any = None,
+    *,
+    messages: Any = None,
+    evidence: Sequence[str] = (TOOLS,),
+    by: Any = DEFAULT,
+    threshold: float | None = None,
 ) -> Any:
-    """Checks one response, or a list of responses, with a detector that is loaded once per process.
+    """Checks one response, a list of responses, or a conversation, with a detector that is loaded once per process.
 
         from faithkit import check
         check(context="The warranty lasts 24 months.", answer="It lasts 36 months.", question="How long?").spans
+        check(messages=[{"role": "user", "content": "..."}, ...])  # each turn of the assistant after a tool's result
 
     Args:
         knowledge: Also `context`: a text, or a list of passages; for a list of responses a list of these.
         response: Also `answer`: a text, or a list of texts.
         history: The turns before the response; `question` is the last of them.
+        messages: A conversation with tools, in the place of the arguments before: OpenAI's messages, or those of
+            another format that `faithkit score` reads.
+        evidence: What the turns of a conversation must rest on: tools, user, system.
         by: A checkpoint of a detector, or a loaded detector. The default needs no training.
         threshold: Probability from which a response is labelled hallucinated; None takes the detector's threshold.
 
     Returns:
         The result, or a list of results: a label, a probability, and spans with their evidence if the detector marks
-        them.
+        them. Of a conversation one result for each turn that has evidence, with the id `conversation/turn`.
 
     Raises:
         UserError: There is no such detector, or an argument is not a text.
     """
     threshold = arguments.read_probability("threshold", threshold)
+    if messages is not None:
+        if not (knowledge is None and response is None and history is None):
+            raise UserError("check: messages take the place of context, answer and history", hint="leave these out")
+        for name in evidence:
+            arguments.read_choice("evidence", name, EVIDENCE)
+        row = RawRow({"messages": messages, "id": "messages"}, "messages", 0, 1)
+        try:
+            turns = read_conversation(row, ReadReport("stop", "", evidence=tuple(evidence)))
+        except BadRow as error:
+            raise UserError(str(error), place="messages", hint=error.hint) from error
+        return judge_turns(turns, by=by, threshold=threshold)
+    for name, value in (("knowledge", knowledge), ("response", response)):
+        if value is None:
+            names = "knowledge, response, history, by, threshold; or messages"
+            raise UserError(f"check: missing a required argument: {name!r}", hint=f"it takes {names}")
     knowledge, response = _as_lists(knowledge), _as_lists(response)
     found = _judge(find_detector(by), knowledge, response, history, threshold)
     is_single = isinstance(response, str)
     rows = [(found, knowledge, response)] if is_single else zip(found, knowledge, response, strict=True)
     results = [_complete(*row, threshold) for row in rows]
     return results[0] if is_single else results
+
+
+def judge_turns(
+    turns: Sequence[Mapping[str, Any]], *, by: Any = DEFAULT, threshold: float | None = None
+) -> list[Prediction]:
+    """Judges turns of conversations, rows of `expand_conversations`, and the actions that they claim."""
+    if not turns:
+        return []
+    columns = {name: [turn[name] for turn in turns] for name in ("context", "answer", "question")}
+    found = check(columns["context"], columns["answer"], question=columns["question"], by=by, threshold=threshold)
+    return [
+        replace(add_actions(each, turn["answer"], turn[CALLS]), id=turn["id"])
+        for each, turn in zip(found, turns, strict=True)
+    ]
 
 
 def _as_lists(value: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from data_modules.reading.conversations import EVIDENCE
 from data_modules.reading.files import HUB
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
@@ -163,6 +164,7 @@ class ScoreSettings(blocks.RunScript):
     checkpoint: blocks.RequiredDetector
     columns: Columns
     encoding: types.Text | None = None
+    evidence: Annotated[types.Texts, types.SomeOf(EVIDENCE)]
     by: Annotated[types.Text | types.Texts | None, types.Hint("use by=COLUMN, or by=[ONE,OTHER]")]
     output: blocks.OutputFile
     num_rows: blocks.NumRows

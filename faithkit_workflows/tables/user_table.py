@@ -40,6 +40,7 @@ class UserTable:
         encoding: Of CSV and TSV; None detects UTF-8 and byte order marks.
         without: Fields that are not read.
         keys: The prefix of the settings' keys in hints.
+        evidence: What the turns of conversations must rest on: tools, user, system.
     """
 
     path: str
@@ -51,6 +52,7 @@ class UserTable:
     encoding: str | None = None
     without: Sequence[str] = LABEL_COLUMNS
     keys: str = ""
+    evidence: Sequence[str] = ("tools",)
     # Results of the first pass: columns, the types of their values, numbers of rows.
     found: Columns | None = None
     kinds: dict[str, set[type]] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class UserTable:
         Raises:
             UserError: A column is missing, a text is empty, or an id is repeated (with `on_bad_row=stop`).
         """
-        self.report = ReadReport(self.on_bad_row, self.keys)
+        self.report = ReadReport(self.on_bad_row, self.keys, evidence=self.evidence)
         if self.columns.get("id") is not None:  # row numbers are never repeated
             hashes = array("Q", (group_hash(example.id) for example in self.examples))
             values, counts = np.unique(np.frombuffer(hashes, np.uint64) if hashes else [], return_counts=True)
@@ -122,7 +124,8 @@ class UserTable:
 
     def __iter__(self) -> Iterator[tuple[Mapping[str, Any], Example | None]]:
         """Yields each row unchanged with its example; None for a row that cannot be used."""
-        return ((row.values, example) for row, example in self._scan(ReadReport("skip", self.keys)))
+        report = ReadReport("skip", self.keys, evidence=self.evidence)
+        return ((row.values, example) for row, example in self._scan(report))
 
     @property
     def examples(self) -> Iterator[Example]:
@@ -174,6 +177,7 @@ def open_table_to_judge(config: Mapping[str, Any], *, without: Sequence[str] = L
 
     join = number_passages if kind_of(config["checkpoint"]).numbers_passages else join_passages
     options: dict[str, Any] = {name: config.get(name) for name in ("on_bad_row", "num_rows", "encoding")}
+    options["evidence"] = config.get("evidence") or ("tools",)
     options["without"] = without
     return open_user_table(config["path"], config["columns"], join=join, by=as_list(config["by"]), **options)
 

@@ -75,8 +75,8 @@ SHOWN = [  # the command `faithkit check` of a block, and the output in the next
 ]
 
 
-def test_two_pages_show_what_check_prints() -> None:
-    assert {page for page, *_ in SHOWN} == {"README.md", "scoring.md"}
+def test_three_pages_show_what_check_prints() -> None:
+    assert {page for page, *_ in SHOWN} == {"README.md", "scoring.md", "agents.md"}
 
 
 @pytest.mark.network

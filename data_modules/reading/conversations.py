@@ -1,0 +1,419 @@
+"""Reads conversations with tools, in the formats that agents write, as one row for each turn of the assistant.
+
+| format | recognised by |
+|---|---|
+| OpenAI's messages, chat or responses | `messages` with roles, `tool_calls`, `tool_call_id`; `function_call_output` |
+| Anthropic's messages | content parts `tool_use` and `tool_result` |
+| LangChain's message dictionaries | `type` human, ai, tool, flat or below `data` or `kwargs` |
+| OpenTelemetry's gen_ai spans | attributes `gen_ai.input.messages` and `gen_ai.output.messages` |
+| inspect_ai's logs as JSON | `samples` with `messages` |
+| transcripts of coding agents | a line for each event, with `message` or `payload` |
+
+The context of a turn is what came before it: the results of tools, the documents of the conversation, and with
+`evidence` the words of the user or the system, never those of the assistant. The result of a call that is repeated
+with the same arguments replaces the earlier one. Structured results become lines that name their place
+(`data_modules.reading.structured`).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from data_modules.reading.formats import parse_json
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
+from data_modules.reading.structured import render, render_value
+from faithkit.errors import UserError, shorten
+from faithkit.records import passage_text
+
+TOOLS, SYSTEM, USER, ASSISTANT, TOOL = "tools", "system", "user", "assistant", "tool"
+EVIDENCE = (TOOLS, SYSTEM, USER)
+MAX_CALLS, MAX_RESULT = 100, 2_000  # calls that a turn keeps, and characters of the result of each
+MAX_EVIDENCE = 200_000  # characters of a turn's context: the latest results count
+_ROLES = {
+    **dict.fromkeys(("assistant", "ai", "model", "gpt", "AIMessage", "AIMessageChunk"), ASSISTANT),
+    **dict.fromkeys(("user", "human", "HumanMessage"), USER),
+    **dict.fromkeys(("system", "developer", "SystemMessage"), SYSTEM),
+    **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), TOOL),
+}
+_LISTS = ("messages", "conversation", "conversations", "input_messages")
+_IDS = ("conversation_id", "conversation", "thread_id", "session_id", "sessionId", "trace_id", "traceId", "id")
+_DOCUMENTS = ("documents", "context", "contexts", "retrieved_documents")
+_TEXT_PARTS = ("text", "input_text", "output_text")
+_RESULT_PARTS = ("tool_result", "tool_call_response", "function_call_output")
+_CALL_PARTS = ("tool_use", "tool_call", "function_call")
+_SKIPPED_PARTS = ("thinking", "redacted_thinking", "reasoning", "refusal")
+CALLS = "calls"  # of a row, and of an example's `meta`: what the assistant had called, as JSON
+NO_EVIDENCE = "turns before any result of a tool, not judged"
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of a tool, with its result once there is one.
+
+    Args:
+        arguments: As the agent wrote them, JSON as a text.
+        failed: The result says that the call failed.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    result: str = ""
+    failed: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The same for calls that are repeated with the same arguments."""
+        return self.name, self.arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a conversation: a text, calls of the assistant, or the result of a call."""
+
+    role: str
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    answers: str = ""  # the id of the call that a tool answers
+    name: str = ""  # of the tool
+    failed: bool = False
+    unread: int = 0  # images, sounds and files
+
+
+def is_conversation(values: Mapping[str, Any]) -> bool:
+    """Whether a row has a whole conversation."""
+    return any(_is_message_list(values.get(name)) for name in _LISTS) or bool(_span_attributes(values))
+
+
+def is_event(values: Mapping[str, Any]) -> bool:
+    """Whether a row is one message or event of a conversation whose lines belong together."""
+    inner = values.get("message", values.get("payload"))
+    return _is_message(values) or (isinstance(inner, Mapping) and ("type" in values or _is_message(inner)))
+
+
+def expand_conversations(rows: Iterator[Row], report: ReadReport) -> Iterator[Row]:
+    """Yields a row for each turn of the assistant; the rows of other tables are yielded unchanged.
+
+    A row has id, conversation, turn, context (a list of passages), sources (the tool of each), question, answer, and
+    calls: what the assistant had called before, as JSON.
+
+    Raises:
+        UserError: A row is wrong, and `report` does not skip it.
+    """
+    first = next(rows, None)
+    if first is None:
+        return
+    rows = chain([first], rows)
+    if isinstance(first.values.get("samples"), list) and "eval" in first.values:  # a log of inspect_ai
+        rows = (
+            replace(row, values=sample, number=number)
+            for row in rows
+            for number, sample in enumerate(row.items("samples"))
+            if isinstance(sample, Mapping)
+        )
+    elif is_event(first.values):
+        rows = _join_events(rows)
+    elif not is_conversation(first.values):
+        yield from rows
+        return
+    number, seen = 0, Counter[str]()
+    for row in rows:
+        turns: list[dict[str, Any]] = []
+        with report.rejecting(row):
+            turns = read_turns(row, report)
+        if turns:
+            name = turns[0]["conversation"]
+            seen[name] += 1
+        for values in turns:
+            if seen[name] > 1:  # an id that comes again is another conversation
+                values["conversation"] = f"{name}#{seen[name]}"
+                values["id"] = f"{values['conversation']}/{values['turn']}"
+            yield replace(row, values=values, number=number, name=values["id"])
+            number += 1
+    if not number and not report.rejects:
+        raise UserError("no turn of the assistant can be judged", place=row.file, hint=_describe(report))
+
+
+def read_conversation_file(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the turns of a JSON file's conversations, and what was not judged.
+
+    Raises:
+        UserError: The file cannot be read, or has no turn to judge.
+    """
+    if path.suffix not in (".json", ".jsonl"):
+        raise UserError("conversations are read from .json and .jsonl files", place=str(path), hint="name such a file")
+    report = ReadReport("stop", "")
+    first = next(iter(read_rows(path, report, parse_json)))
+    if not (is_conversation(first.values) or is_event(first.values) or "samples" in first.values):
+        raise UserError("no conversation in this file", place=str(path), hint="write it as [{role, content}, ...]")
+    turns = [dict(row.values) for row in expand_conversations(read_rows(path, report, parse_json), report)]
+    return turns, [f"{number:,} {outcome}" for outcome, number in report.counts.items()]
+
+
+def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
+    """Returns the values of each turn of a conversation that has evidence; `report` counts what is left out.
+
+    Raises:
+        BadRow: A message is malformed.
+    """
+    name = next((str(row.values[key]) for key in _IDS if isinstance(row.values.get(key), str | int)), row.default_id)
+    messages = list(_read_messages(row.values))
+    unread = sum(message.unread for message in messages)
+    if unread:
+        report.count("images, sounds and files of conversations, not read", unread)
+    documents = [text for key in _DOCUMENTS for text in _read_documents(row.values.get(key))]
+    passages: dict[Any, tuple[str, str]] = {("document", n): ("document", text) for n, text in enumerate(documents)}
+    calls: dict[str, Call] = {}
+    found: list[dict[str, Any]] = []
+    question, turns = "", 0
+    for place, message in enumerate(messages):
+        calls |= {call.id or f"call {place}.{n}": call for n, call in enumerate(message.calls)}
+        if message.role == TOOL:
+            call = calls.get(message.answers) or Call(id=message.answers, name=message.name, arguments=str(place))
+            calls[message.answers or f"result {place}"] = replace(call, result=message.text, failed=message.failed)
+            if message.text.strip() and TOOLS in report.evidence:
+                passages.pop(call.key, None)
+                passages[call.key] = (call.name or TOOL, render(message.text))
+        elif message.role in (USER, SYSTEM):
+            question = message.text if message.role == USER and message.text.strip() else question
+            if message.role in report.evidence and message.text.strip():
+                passages[message.role, place] = (message.role, message.text)
+        elif message.text.strip() and message.calls:
+            report.count("texts before a call, not judged")
+        elif message.text.strip():
+            turns += 1
+            check_text(message.text, f"message {place + 1}")
+            if not passages:
+                report.count(NO_EVIDENCE)
+                continue
+            kept = _latest(list(passages.values()))
+            done = [
+                {"name": c.name, "arguments": c.arguments, "failed": c.failed, "result": c.result[:MAX_RESULT]}
+                for c in list(calls.values())[-MAX_CALLS:]
+            ]
+            found.append(
+                {
+                    "id": f"{name}/{turns}",
+                    "conversation": name,
+                    "turn": turns,
+                    "context": [text for _, text in kept],
+                    "sources": [source for source, _ in kept],
+                    "question": question,
+                    "answer": message.text,
+                    CALLS: json.dumps(done, ensure_ascii=False),
+                }
+            )
+    if not turns:
+        report.count("conversations without a text of the assistant")
+    return found
+
+
+def _describe(report: ReadReport) -> str:
+    hint = "; ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+    return f"{hint}; evidence=[tools,user,system] also takes what user and system say" if NO_EVIDENCE in hint else hint
+
+
+def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Returns the last passages, at most `MAX_EVIDENCE` characters of them, and always one."""
+    room, kept = MAX_EVIDENCE, len(passages)
+    while kept and (room := room - len(passages[kept - 1][1])) >= 0:
+        kept -= 1
+    return passages[min(kept, len(passages) - 1) :]
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    role = value.get("role", value.get("type", value.get("from")))
+    has_text = any(name in value for name in ("content", "parts", "data", "value", "tool_calls", "kwargs"))
+    return isinstance(role, str) and ((role in _ROLES and has_text) or role in (*_RESULT_PARTS, *_CALL_PARTS))
+
+
+def _is_message_list(value: Any) -> bool:
+    return isinstance(value, list) and any(_is_message(one) or _is_constructor(one) for one in value)
+
+
+def _is_constructor(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping)
+
+
+def _span_attributes(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the attributes of an OpenTelemetry span that has messages; none for other rows."""
+    found = values.get("attributes")
+    if isinstance(found, list):  # as OTLP writes them
+        found = {
+            one.get("key"): next(iter(one["value"].values()), None)
+            for one in found
+            if isinstance(one, Mapping) and isinstance(one.get("value"), Mapping)
+        }
+    return found if isinstance(found, Mapping) and (_INPUT in found or _OUTPUT in found) else {}
+
+
+def _join_events(rows: Iterable[Row]) -> Iterator[Row]:
+    """Joins the lines of each session; lines without a session belong to the file."""
+    sessions: dict[str, tuple[Row, list[Any]]] = {}
+    for row in rows:
+        inner = row.values.get("message", row.values.get("payload"))
+        event = inner if isinstance(inner, Mapping) else row.values
+        key = next((str(row.values[name]) for name in _IDS[:-1] if isinstance(row.values.get(name), str)), "")
+        if row.values.get("isSidechain"):  # a helper of the agent has its conversation
+            key = f"{key} helper"
+        if _is_message(event):  # other events, such as summaries, are no messages
+            sessions.setdefault(key, (row, []))[1].append(event)
+    for key, (row, messages) in sessions.items():
+        yield replace(row, values={"messages": messages, **({"conversation_id": key} if key else {})})
+
+
+def _read_messages(values: Mapping[str, Any]) -> Iterator[Message]:
+    attributes = _span_attributes(values)
+    if attributes:
+        for name in ("gen_ai.system_instructions", _INPUT, _OUTPUT):
+            listed = attributes.get(name)
+            if isinstance(listed, str):
+                try:
+                    listed = json.loads(listed)
+                except (ValueError, RecursionError) as error:
+                    raise BadRow(f"{name} is no JSON") from error
+            if name == "gen_ai.system_instructions" and listed:
+                listed = [{"role": SYSTEM, "parts": listed}]
+            yield from _read_list(listed or [], name)
+        return
+    name = next((name for name in _LISTS if isinstance(values.get(name), list)), "")
+    if not name:
+        raise BadRow("no conversation: a list of messages is missing", hint="write it as messages: [{role, content}]")
+    yield from _read_list(values[name], name)
+
+
+def _read_list(messages: Any, name: str) -> Iterator[Message]:
+    if not isinstance(messages, list):
+        raise BadRow(f"{name} must be a list of messages, got {shorten(messages)}")
+    for number, message in enumerate(messages, start=1):
+        try:
+            yield from read_message(message)
+        except BadRow as error:
+            raise error.within(f"message {number}") from error
+
+
+def read_message(message: Any) -> Iterator[Message]:
+    """Reads one message of any of the formats; a message with results of several calls becomes several.
+
+    Raises:
+        BadRow: It is malformed.
+    """
+    if not isinstance(message, Mapping):
+        raise BadRow(f"must be an object with role and content, got {shorten(message)}")
+    role = message.get("role", message.get("type", message.get("from")))
+    if _is_constructor(message):  # as LangChain's dumpd writes it
+        role, message = (message.get("id") or [""])[-1], message["kwargs"]
+    elif isinstance(message.get("data"), Mapping):
+        message = message["data"]
+    if role in (*_RESULT_PARTS, *_CALL_PARTS):
+        yield from _read_parts(ASSISTANT, [{**message, "type": role}])
+        return
+    if role not in _ROLES:
+        raise BadRow(f"unknown role {shorten(role)}", hint=f"roles are {', '.join(sorted(set(_ROLES.values())))}")
+    role = _ROLES[role]
+    content = message.get("content", message.get("parts", message.get("value")))
+    calls = tuple(_read_call(call) for call in _objects(message.get("tool_calls"), "tool_calls"))
+    if role == TOOL:
+        answers = message.get("tool_call_id", message.get("call_id", message.get("id"))) or ""
+        name = message.get("name") or message.get("function") or ""
+        parts = content if isinstance(content, list) else []
+        if any(isinstance(part, Mapping) and part.get("type") in _RESULT_PARTS for part in parts):
+            yield from _read_parts(role, parts)
+            return
+        failed = bool(message.get("error") or message.get("is_error")) or message.get("status") == "error"
+        text = _text_of(content)
+        error = message.get("error")
+        if isinstance(error, Mapping) and isinstance(error.get("message"), str):
+            text = text or error["message"]
+        yield Message(role=TOOL, text=text, answers=str(answers), name=str(name), failed=failed or _says_failed(text))
+        return
+    if isinstance(content, list):
+        yield from _read_parts(role, content, calls)
+    elif content is None or isinstance(content, str):
+        yield Message(role=role, text=content or "", calls=calls)
+    else:
+        raise BadRow(f"content must be text or a list of parts, got {shorten(content)}")
+
+
+def _read_parts(role: str, parts: Sequence[Any], calls: tuple[Call, ...] = ()) -> Iterator[Message]:
+    texts: list[str] = []
+    unread = 0
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        if not isinstance(part, Mapping):
+            raise BadRow(f"a part of the content must be an object, got {shorten(part)}")
+        kind = part.get("type")
+        if kind in _TEXT_PARTS:
+            text = part.get("text", part.get("content"))
+            texts.append(check_text(text, "text", empty_ok=True))
+        elif kind in _CALL_PARTS:
+            calls = (*calls, _read_call(part))
+        elif kind in _RESULT_PARTS:
+            text = _text_of(part.get("content", part.get("response", part.get("result", part.get("output")))))
+            answers = part.get("tool_use_id", part.get("id", part.get("call_id"))) or ""
+            failed = part.get("is_error") is True or _says_failed(text)
+            yield Message(role=TOOL, text=text, answers=str(answers), failed=failed)
+        elif kind not in _SKIPPED_PARTS:
+            unread += 1
+    if texts or calls or unread:
+        yield Message(role=role, text="\n".join(texts), calls=calls, unread=unread)
+
+
+def _read_call(call: Mapping[str, Any]) -> Call:
+    function = call.get("function")
+    function = function if isinstance(function, Mapping) else {"name": function} if isinstance(function, str) else call
+    name = function.get("name", call.get("name"))
+    if not isinstance(name, str):
+        raise BadRow(f"a call must have the name of its tool, got {shorten(call)}")
+    given: Any = next(
+        (one[key] for one in (function, call) for key in ("arguments", "input", "args") if key in one), {}
+    )
+    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, sort_keys=True)
+    identifier = call.get("call_id") or call.get("id") or call.get("tool_call_id") or ""
+    return Call(id=str(identifier), name=name, arguments=arguments)
+
+
+def _text_of(content: Any) -> str:
+    """Returns the text of a tool's result: a text, parts with texts, or a value of JSON as lines."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return check_text(content, "the result", empty_ok=True)
+    if isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content):
+        return "\n".join(str(part.get("text", part.get("content", ""))) for part in content)
+    return render_value(content)
+
+
+def _says_failed(text: str) -> bool:
+    """Whether a result is an error by its words or its fields."""
+    begin = text.lstrip()[:300].lower()
+    return begin.startswith(("error", "traceback", "exception", "failed")) or any(
+        mark in begin.replace(" ", "") for mark in ('"error":"', '"error":{', '"success":false', '"status":"error"')
+    )
+
+
+def _objects(value: Any, name: str) -> list[Mapping[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        raise BadRow(f"{name} must be a list of objects, got {shorten(value)}")
+    return value
+
+
+def _read_documents(value: Any) -> Iterator[str]:
+    for one in [value] if isinstance(value, str | Mapping) else value if isinstance(value, list) else []:
+        try:
+            text = passage_text(one)
+        except UserError as error:
+            raise BadRow(f"documents: {error}", hint=error.hint) from error
+        if isinstance(text, str) and text.strip():
+            yield check_text(text, "documents")

@@ -1,0 +1,75 @@
+"""Actions that an assistant claims: a call must have done them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from faithkit.records import FAITHFUL, HALLUCINATED, Prediction, Span
+from faithkit_workflows.detectors.actions import add_actions, find_unsupported_actions
+
+
+def call(name: str, arguments: str = "{}", *, failed: bool = False, result: str = "") -> dict[str, Any]:
+    return {"name": name, "arguments": arguments, "failed": failed, "result": result}
+
+
+LOOKED = [call("get_order", result="id: 7, status: open.")]
+BASH_FAILED = [call("Bash", '{"command": "pytest tests"}', result="2 failed, 14 passed")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls", "marks"),
+    [
+        ("I have sent the invoice.", LOOKED, ["I have sent the invoice"]),
+        (
+            "I've already emailed Anna, and I booked the room.",
+            LOOKED,
+            ["I've already emailed Anna", "I booked the room"],
+        ),
+        ("Done! Your order has been cancelled.", LOOKED, ["Your order has been cancelled"]),
+        ("The meeting was rescheduled to 5 pm.", [], ["The meeting was rescheduled to 5 pm"]),
+        ("I've fixed the parser and all tests pass.", BASH_FAILED, ["I've fixed the parser", "all tests pass"]),
+        ("The build succeeded.", BASH_FAILED, ["The build succeeded"]),
+    ],
+)
+def test_an_action_without_a_call_is_marked(answer: str, calls: list[dict[str, Any]], marks: list[str]) -> None:
+    found = find_unsupported_actions(answer, calls)
+    assert [span.text for span in found] == marks == [answer[span.start : span.end] for span in found]
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls"),
+    [
+        ("I have sent the invoice.", [call("send_mail")]),
+        ("Your order has been cancelled.", [call("cancel_order")]),
+        ("The parcel has been deleted from the list.", [call("list", result="removed and deleted: 1")]),
+        ("I've committed the change.", [call("Bash", '{"command": "git commit -m x"}')]),
+        ("All tests pass.", [call("run_tests", result="16 passed")]),
+        ("All tests pass now.", [*BASH_FAILED, call("Bash", '{"command": "pytest"}', result="16 passed")]),
+        ("I have not sent the invoice.", LOOKED),
+        ("Shall I say that I sent it?", LOOKED),
+        ("Once I have booked the room, you get a mail.", LOOKED),
+        ("I looked up the order: it is open.", LOOKED),
+        ("The customer sent two mails.", LOOKED),
+    ],
+)
+def test_what_a_call_did_or_the_answer_does_not_claim_is_no_mark(answer: str, calls: list[dict[str, Any]]) -> None:
+    assert find_unsupported_actions(answer, calls) == []
+
+
+def test_a_failed_call_is_the_reason() -> None:
+    (span,) = find_unsupported_actions("I have sent it.", [call("send_mail", failed=True)])
+    assert span.evidence and span.evidence.reason == "the call send_mail failed"
+    assert find_unsupported_actions("I have sent it.", [call("send_mail", failed=True), call("send_mail")]) == []
+
+
+def test_a_mark_makes_the_answer_hallucinated_and_takes_the_place_of_the_words_in_it() -> None:
+    answer = "It costs 15 euros. I have sent it."
+    words = (Span(start=9, end=17, label="hallucination"), Span(start=26, end=30, label="hallucination"))
+    before = Prediction(id="a", label=FAITHFUL, score=0.4, spans=words)
+    found = add_actions(before, answer, json.dumps(LOOKED))
+    assert (found.label, found.score) == (HALLUCINATED, 0.9)
+    assert [answer[span.start : span.end] for span in found.spans] == ["15 euros", "I have sent it"]
+    done = add_actions(before, answer, json.dumps([call("send_mail")]))
+    assert (done.label, done.score) == (FAITHFUL, 0.4)
+    assert [answer[span.start : span.end] for span in done.spans] == ["15 euros"]
