@@ -1,9 +1,10 @@
 """Batches the rows of concurrent requests: threads judge what waits, ordered by length.
 
-A thread takes the row that has waited longest, and with it the rows nearest in length up to `batch_characters`. Rows
-longer than a quarter of that are judged among themselves, and at least one thread is kept free of them: a long context
-does not block short ones. A thread waits for further rows only while other requests are being received, and at most
-`wait_seconds`.
+A thread takes the shortest row, and with it the rows nearest in length up to `batch_characters`; but no shorter row
+passes one that has waited for `MAX_PASSED_SECONDS`: the row that has waited longest is then the first. Rows longer than
+a quarter of `batch_characters` are judged among themselves, and at least one thread is kept free of them: a long
+context does not block short ones. A thread waits for further rows only while other requests are being received, and at
+most `wait_seconds`.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
 RATE_MEMORY = 0.9  # of the moving average
 MAX_RETRY_SECONDS = 60.0
+MAX_PASSED_SECONDS = 1.0  # in which shorter rows that came later may be judged before a row
 LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
 
 
@@ -139,24 +141,26 @@ class Batcher(Generic[Item, Result]):
         """Takes the next batch; empty at the end."""
         with self._condition:
             while True:
-                # The row that has waited longest and may be judged now.
                 may_be_long = self._num_long < self._max_long
-                first = next((one for one in self._waiting if may_be_long or not self._is_long(one)), None)
-                if first is None:
+                # Those that may be judged now, in the order in which they came.
+                ready = [one for one in self._waiting if may_be_long or not self._is_long(one)]
+                if not ready:
                     if self._is_closed and not self._waiting:
                         return []
                     self._condition.wait()
                     continue
+                first, waited = ready[0], time.perf_counter() - ready[0].since
+                if waited < MAX_PASSED_SECONDS:
+                    first = min(ready, key=lambda one: one.size)
                 is_long, left = self._is_long(first), self._batch_characters - first.size
                 # No further rows arrive while no request is being received.
                 may_fill = self.num_receiving and not self._is_closed and not is_long
                 if may_fill and sum(one.size for one in self._waiting) < self._batch_characters:
-                    seconds = first.since + self._wait_seconds - time.perf_counter()
-                    if seconds > 0:
-                        self._condition.wait(seconds)
+                    if waited < self._wait_seconds:
+                        self._condition.wait(self._wait_seconds - waited)
                         continue
                 batch = [first]
-                others = [one for one in self._waiting if one is not first and self._is_long(one) == is_long]
+                others = [one for one in ready if one is not first and self._is_long(one) == is_long]
                 for one in sorted(others, key=lambda other: abs(other.size - first.size)):  # the nearest in length
                     if one.size <= left:
                         batch.append(one)
