@@ -159,7 +159,7 @@ def apply_overrides(
 
 
 def fixed_settings(run: RunFolder) -> dict[str, Any]:
-    """Returns the stored settings of a run that resuming it cannot change, by dotted key; none without a config.yaml."""
+    """Returns the settings in a run's config.yaml that resuming it cannot change, by dotted key."""
     path = run.whole / run.config.name
     settings = dict(_leaves("", read_config(path))) if path.exists() else {}
     return {key[1:]: value for key, value in settings.items() if not _is_free(key[1:], run.may_change)}

@@ -12,16 +12,34 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request
 from fastapi.responses import StreamingResponse
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Discriminator, Field, Tag
 
 from faithkit.records import HALLUCINATED, LABELS
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckResult, DialogueTurn, JsonRequest, Passage, Probability, Row, Text
+from faithkit_workflows.serve.schemas import (
+    MANY,
+    ONE,
+    CheckResult,
+    DialogueTurn,
+    JsonRequest,
+    Passage,
+    Probability,
+    Row,
+    Text,
+)
 from faithkit_workflows.serve.service import Service
 
 Score = Annotated[float, Field(ge=0, le=1)]
 MAX_TEXTS = 1000
-MOST_TEXTS = "As many as max_rows of the service's settings, 256 by default."
+
+
+def one_or_many(item: Any, max_items: int) -> Any:
+    """Makes the type of one item, or of a list of at most so many; errors are those of what was meant."""
+    many = Annotated[list[item], Field(min_length=1, max_length=max_items, fail_fast=True)]
+    return Annotated[
+        Annotated[item, Tag(ONE)] | Annotated[many, Tag(MANY)],
+        Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
+    ]
 
 
 class LettuceRequest(JsonRequest):
@@ -60,18 +78,6 @@ class LettuceTokens(BaseModel):
     predictions: list[LettuceToken]
 
 
-class ScoreRequest(JsonRequest):
-    """vLLM's request for the score of pairs: knowledge, response."""
-
-    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)] = Field(
-        validation_alias=AliasChoices("text_1", "queries"), description=f"One, or as many as text_2. {MOST_TEXTS}"
-    )
-    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)] = Field(
-        validation_alias=AliasChoices("text_2", "documents"), description=f"The responses. {MOST_TEXTS}"
-    )
-    model: str | None = None
-
-
 class PairScore(BaseModel):
     """The score of a pair."""
 
@@ -106,11 +112,27 @@ class Pair(JsonRequest):
     text_pair: Text
 
 
-class ClassifyRequest(JsonRequest):
-    """Pairs to classify: one, or several."""
+def pair_requests(max_rows: int) -> tuple[Any, Any]:
+    """Makes vLLM's requests for scores and for classes, with as many rows as the service takes."""
 
-    input: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    model: str | None = None
+    class ScoreRequest(JsonRequest):
+        """vLLM's request for the score of pairs: knowledge, response."""
+
+        text_1: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
+            validation_alias=AliasChoices("text_1", "queries"), description="The knowledge: one, or as many as text_2."
+        )
+        text_2: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
+            validation_alias=AliasChoices("text_2", "documents"), description="The responses."
+        )
+        model: str | None = None
+
+    class ClassifyRequest(JsonRequest):
+        """Pairs to classify: one, or several."""
+
+        input: one_or_many(Pair, max_rows)  # type: ignore[valid-type]
+        model: str | None = None
+
+    return ScoreRequest, ClassifyRequest
 
 
 class PairClass(BaseModel):
@@ -191,6 +213,7 @@ class ChatReply(BaseModel):
 
 def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
     """Adds the routes."""
+    ScoreRequest, ClassifyRequest = pair_requests(service.settings.max_rows)
 
     async def mark(request: Request, body: LettuceRequest) -> list[LettuceSpan]:
         """Marks spans; a model without spans marks the whole answer that it calls hallucinated."""
@@ -223,7 +246,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
 
     @app.post("/score", summary="As vLLM: scores of pairs, without a version", responses=refusals)
     @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
-    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:
+    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:  # type: ignore[valid-type]
         state = request.scope["state"]
         first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
         second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
@@ -238,7 +261,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         return ScoreReply(id=f"score-{state['request_id']}", created=int(time.time()), model=name, data=scores)
 
     @app.post("/classify", summary="As vLLM: classes of pairs", responses=refusals)
-    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:
+    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:  # type: ignore[valid-type]
         state = request.scope["state"]
         pairs = body.input if isinstance(body.input, list) else [body.input]
         rows = [Row(knowledge=pair.text, response=pair.text_pair) for pair in pairs]

@@ -52,6 +52,7 @@ FAILED: Final = "failed"
 ID = re.compile(r"[0-9a-f]{32}")
 FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
+SAVED_ROWS = 256  # in which a job's progress is counted
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
@@ -208,9 +209,14 @@ class JobRunner:
                 "run_dir": folder / RUN,
                 "precision": settings.precision,
                 "on_bad_row": "skip",
+                "save_every_num_rows": SAVED_ROWS,
                 "threshold": settings.threshold,
             }
-            arguments = [f"{key}={quote_override(str(value))}" for key, value in keys.items() if value is not None]
+            arguments = [
+                f"{key}={value if isinstance(value, int | float) else quote_override(str(value))}"
+                for key, value in keys.items()
+                if value is not None
+            ]
             if labels := settings.labels:
                 classes = (f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
                 arguments.append(f"labels={{{','.join(classes)}}}")

@@ -21,7 +21,7 @@ from faithkit.records import Example, Turn
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 MAX_PASSAGES, MAX_TURNS, MAX_FIELDS = 1000, 1000, 100
-MEMBER = re.compile(r"~|constrained-str$|list\[|str$|Pair$")  # a member of a union, which is no part of a field's place
+MEMBER = re.compile(r"~|constrained-str$|list\[|str$")  # a member of a union, which is no part of a field's place
 TAG = "~"  # begins the names of a union's members, which are no part of a field's place
 TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
 

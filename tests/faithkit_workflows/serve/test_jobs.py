@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 import signal
 import time
@@ -66,9 +67,14 @@ def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_fil
         second = run("serve.py", *arguments, "port=0")
         assert second.returncode == 2 and "is working in this folder" in second.stderr
         job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
-        while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
+        while not (rows := server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
             time.sleep(0.05)
+        assert rows < 2_000, "progress is shown early"
         assert server.end(signal.SIGTERM) == 0
+    predictions = tmp_path / "jobs" / job["id"] / "run" / "predictions" / "table.jsonl"
+    first, rest = predictions.read_text().split("\n", 1)
+    planted = {**json.loads(first), "label": "unparsed", "score": None}
+    predictions.write_text(f"{json.dumps(planted)}\n{rest}")
     with run_server(*arguments) as server:
         wait_for_job(server, job["id"], "running")
         end = time.monotonic() + PATIENCE
@@ -81,6 +87,7 @@ def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_fil
     with run_server(*arguments) as server:
         done = wait_for_job(server, job["id"], "done", "failed")
         assert (done["state"], done["rows"]) == ("done", 3_000), done
+        assert predictions.read_text().split("\n", 1)[0] == first, "an edited line is no verdict"
 
 
 def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Path) -> None:
