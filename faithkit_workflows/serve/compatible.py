@@ -25,6 +25,7 @@ from faithkit_workflows.serve.schemas import (
     Passage,
     Probability,
     Row,
+    String,
     Text,
 )
 from faithkit_workflows.serve.service import Service
@@ -46,7 +47,7 @@ class LettuceRequest(JsonRequest):
     """LettuceDetect's request."""
 
     contexts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    question: str
+    question: String
     answer: Text
 
 
@@ -124,13 +125,13 @@ def pair_requests(max_rows: int) -> tuple[Any, Any]:
         text_2: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
             validation_alias=AliasChoices("text_2", "documents"), description="The responses."
         )
-        model: str | None = None
+        model: String | None = None
 
     class ClassifyRequest(JsonRequest):
         """Pairs to classify: one, or several."""
 
         input: one_or_many(Pair, max_rows)  # type: ignore[valid-type]
-        model: str | None = None
+        model: String | None = None
 
     return ScoreRequest, ClassifyRequest
 
@@ -159,14 +160,14 @@ class ChatPart(JsonRequest):
     """A part of a message."""
 
     type: Literal["text"]
-    text: str
+    text: String
 
 
 class ChatMessage(JsonRequest):
     """A message: system and tool messages are the knowledge, the last assistant message is checked."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS, fail_fast=True)] | None = None
+    content: String | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS, fail_fast=True)] | None = None
 
     @property
     def text(self) -> str:
@@ -180,7 +181,7 @@ class ChatRequest(JsonRequest):
     """OpenAI's request for a chat completion."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    model: str | None = None
+    model: String | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from faithkit.files.run_lock import is_locked
+from tests.critic.test_class_labels import foreign
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
 from tests.faithkit_workflows.serve.test_keys import add_key
 from tests.running import run
@@ -102,6 +103,23 @@ def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Pat
         assert server.reply(f"/v1/jobs/{first['id']}")[2]["state"] == "done"
         assert server.reply(f"/v1/jobs/{second['id']}")[2]["error"]["code"] == "unknown_job"
         assert server.reply("/health/ready")[0] == 200
+
+
+def test_a_job_has_the_labels_of_the_service(trained: Path, tmp_path: Path) -> None:
+    critic, row = foreign(trained, tmp_path / "critic"), {"knowledge": CONTEXT, "response": "It lasts 0 months."}
+    found = []
+    for labels in ("labels={0: faithful, 1: hallucinated}", "labels={0: hallucinated, LABEL_1: faithful}"):
+        folder = tmp_path / f"jobs {len(found)}"
+        with run_server(f"checkpoint={critic}", f"jobs_dir='{folder}'", labels) as server:
+            server.wait_until_ready()
+            job = server.reply("/v1/jobs", make_table(1), Content_Type="text/csv")[2]
+            done = wait_for_job(server, job["id"], "done", "failed")
+            assert done["state"] == "done", done
+            (scored,) = csv.DictReader(io.StringIO(server.reply(done["result"])[2].decode()))
+            verdict = server.reply("/v1/check", row)[2]
+            assert float(scored["probability"]) == pytest.approx(verdict["probability"], abs=1e-6)
+            found.append(verdict["probability"])
+    assert sum(found) == pytest.approx(1, abs=1e-6), "the labels are swapped"
 
 
 def test_a_job_counts_in_the_rate_and_belongs_to_its_key(default_file: Path, tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "invalid_request", "text_2"),
         ("/v1/chat/completions", {"messages": MESSAGES}, "invalid_request", "messages.0"),
         ("/v1/chat/completions", {"messages": [*MESSAGES, ANSWERED]}, "invalid_request", "messages"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": 5}]},
+            "invalid_request",
+            "messages.0.content",
+        ),
         ("/v1/check/stream", {"knowledge": "a"}, "wrong_content_type", None),
         ("/v1/nothing", {}, "not_found", None),
         ("/v1/jobs/unknown", None, "unknown_job", "id"),
@@ -196,6 +202,21 @@ def test_what_is_not_http_is_refused_in_the_documented_form(server: RunningServe
     assert f"x-request-id: {error['request_id']}".encode() in head.lower()
     log = server.log.read_bytes()[size:]
     assert b"Traceback" not in log and b"a" * 300 not in log
+
+
+def test_half_a_character_is_refused_and_no_text_is_logged(server: RunningServer) -> None:
+    text = "a secret \ud800"
+    passages, turns = [{"id": text, "text": "a"}], [{"role": "system", "content": text}, ANSWERED]
+    for path, body, field in (
+        (CHECK, {**ROW, "response": text}, "response"),
+        (CHECK, {"rows": [ROW, {**ROW, "question": text}]}, "rows.1.question"),
+        (CHECK, {**ROW, "knowledge": passages}, "knowledge.0.id"),
+        (CHECK, {**ROW, "history": [{"text": text}]}, "history.0.text"),
+        ("/v1/chat/completions", {"messages": turns}, "messages.0.content"),
+    ):
+        status, _, reply = server.reply(path, body)
+        assert (status, reply["error"]["code"], reply["error"]["field"]) == (422, "invalid_request", field)
+    assert "secret" not in server.log.read_text()
 
 
 def test_long_addresses_are_logged_cut_off(server: RunningServer) -> None:
