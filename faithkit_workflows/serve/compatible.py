@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import Body, FastAPI, Request
 from fastapi.responses import StreamingResponse
@@ -248,25 +248,25 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
     @app.post("/score", summary="As vLLM: scores of pairs, without a version", responses=refusals)
     @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
     async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:  # type: ignore[valid-type]
-        state = request.scope["state"]
-        first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
-        second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
+        state, sent = request.scope["state"], cast(Any, body)
+        first = [sent.text_1] if isinstance(sent.text_1, str) else sent.text_1
+        second = [sent.text_2] if isinstance(sent.text_2, str) else sent.text_2
         if len(first) == 1:
             first = first * len(second)
         if len(first) != len(second):
             message = f"text_1 has {len(first)} texts and text_2 has {len(second)}"
             raise Problem("invalid_request", message, "send equally many, or one text_1", field="text_2")
         rows = [Row(knowledge=knowledge, response=response) for knowledge, response in zip(first, second, strict=True)]
-        name, verdicts = await service.check(rows, body.model, state, field="text_2")
+        name, verdicts = await service.check(rows, sent.model, state, field="text_2")
         scores = [PairScore(index=place, score=_score(one)) for place, one in enumerate(verdicts)]
         return ScoreReply(id=f"score-{state['request_id']}", created=int(time.time()), model=name, data=scores)
 
     @app.post("/classify", summary="As vLLM: classes of pairs", responses=refusals)
     async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:  # type: ignore[valid-type]
-        state = request.scope["state"]
-        pairs = body.input if isinstance(body.input, list) else [body.input]
+        state, sent = request.scope["state"], cast(Any, body)
+        pairs = sent.input if isinstance(sent.input, list) else [sent.input]
         rows = [Row(knowledge=pair.text, response=pair.text_pair) for pair in pairs]
-        name, verdicts = await service.check(rows, body.model, state, field="input")
+        name, verdicts = await service.check(rows, sent.model, state, field="input")
         data = [
             PairClass(index=place, label=one.label, probs=[1 - _score(one), _score(one)])
             for place, one in enumerate(verdicts)
