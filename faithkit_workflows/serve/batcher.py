@@ -2,9 +2,10 @@
 
 A row is due when it has waited for a multiple of the time that judging it takes, so that short rows pass long ones; no
 row that comes more than `MAX_PASSED_SECONDS` after another passes it. A thread takes the row that is due first, and
-with it the rows nearest in length up to `batch_characters`. Rows longer than a quarter of that are judged among
-themselves, and at least one thread is kept free of them: a long context does not block short ones. A thread waits for
-further rows only while other requests are being received, and at most `wait_seconds`.
+with it the rows nearest in length up to `batch_characters`, fewer where they would take more than a second. Rows longer
+than a quarter of `batch_characters` are judged among themselves, and at least one thread is kept free of them: a long
+context does not block short ones. A thread waits for further rows only while other requests are being received, and at
+most `wait_seconds`.
 """
 
 import asyncio
@@ -19,10 +20,11 @@ from faithkit_workflows.serve.problems import Problem
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
-RATE_MEMORY = 0.9  # of the moving average
+RATE_MEMORY = 0.7  # of the moving average
 MAX_RETRY_SECONDS = 60.0
 PASSED_TIMES = 20.0  # the time that judging a row takes: in this time shorter rows that came later may pass it,
 MAX_PASSED_SECONDS = 10.0  # and never for longer
+MAX_BATCH_SECONDS = 1.0  # for which rows are judged together: the next short row waits for the end of a batch
 LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
 
 
@@ -155,7 +157,8 @@ class Batcher(Generic[Item, Result]):
                     self._condition.wait()
                     continue
                 first = min(ready, key=lambda one: one.due)
-                is_long, left = self._is_long(first), self._batch_characters - first.size
+                is_long = self._is_long(first)
+                left = min(self._batch_characters, int(self._rate * MAX_BATCH_SECONDS)) - first.size
                 # No further rows arrive while no request is being received.
                 may_fill = self.num_receiving and not self._is_closed and not is_long
                 if may_fill and sum(one.size for one in self._waiting) < self._batch_characters:

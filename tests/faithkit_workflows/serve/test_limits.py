@@ -222,7 +222,7 @@ def test_half_a_character_is_refused_and_no_text_is_logged(server: RunningServer
 def test_long_addresses_are_logged_cut_off(server: RunningServer) -> None:
     assert server.reply(f"/{'b' * 50_000}?{'c' * 10_000}")[0] == 404
     log = server.wait_for(r'"path": "/(b+)"')
-    assert len(log) < 300 and "ccc" not in server.log.read_text()
+    assert len(log) < 300 and "c" * 40 not in server.log.read_text()
 
 
 def test_the_document_has_the_limit_of_rows(server: RunningServer) -> None:
