@@ -27,7 +27,8 @@ def make_table(num_rows: int) -> bytes:
 
 def wait_for_job(server: RunningServer, id_: str, *states: str) -> Any:
     end = time.monotonic() + PATIENCE
-    while (job := server.reply(f"/v1/jobs/{id_}")[2])["state"] not in states:
+    while (job := server.reply(f"/v1/jobs/{id_}")[2]).get("state") not in states:
+        assert "error" not in job or "state" in job, (job, server.log.read_text()[-3000:])
         assert time.monotonic() < end, job
         time.sleep(0.05)
     return job
