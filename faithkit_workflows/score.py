@@ -164,13 +164,12 @@ def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", c
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, stream_answers
-    from faithkit_workflows.detectors.actions import WithActions
 
     options: dict[str, Any] = {
         "chunk_size": config["save_every_num_rows"],
         "line_of": partial(to_line, texts=config["save_texts"]),
     }
-    answerer = DetectorAnswerer(WithActions(loaded.detector))
+    answerer = DetectorAnswerer(loaded.detector)
     for _ in stream_answers(path, rows.examples, rows.num_examples, answerer, **options):
         pass
     write_origin(path, name, rows.examples, loaded.models)
