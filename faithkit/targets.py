@@ -32,6 +32,7 @@ TARGETS = (
 DATASETS = {
     "embedded": "data_modules.embedded.corpus.Embedded",
     "everyday": "data_modules.datasets.everyday.Everyday",
+    "agents": "data_modules.datasets.agents.Agents",
     "faithdial": "data_modules.datasets.faithdial.FaithDial",
     "faithcritic": "data_modules.datasets.faithdial.FaithCritic",
     "wow": "data_modules.datasets.wow.WizardOfWikipedia",

@@ -20,6 +20,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from data_modules.reading.conversations import CALLS
 from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
@@ -35,6 +36,7 @@ from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit_workflows.answering.strategies import Answerer
+from faithkit_workflows.detectors.actions import add_actions
 from faithkit_workflows.detectors.loading import LoadedDetector
 
 CHANGED_DATA_HINT = "the data have changed since: start a new run in another run_dir"
@@ -44,15 +46,20 @@ log = logging.getLogger("faithkit")
 
 @dataclass(frozen=True, slots=True)
 class DetectorAnswerer:
-    """Lets a detector take the place of an answerer: it judges the responses of the examples."""
+    """Lets a detector take the place of an answerer: it judges the responses of the examples.
+
+    In conversations with tools, rules mark the actions that no call does (`faithkit_workflows.detectors.actions`).
+    """
 
     detector: Detector
 
     def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
         """Judges the examples."""
         predictions = []
-        for prediction in self.detector.predict_examples(examples):
-            predictions.append(prediction)
+        for prediction, example in zip(self.detector.predict_examples(examples), examples, strict=True):
+            calls = example.meta.get(CALLS)
+            has_calls = isinstance(calls, str)
+            predictions.append(add_actions(prediction, example.response, calls) if has_calls else prediction)
             if advance:
                 advance(1)
         return predictions
