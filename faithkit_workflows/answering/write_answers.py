@@ -58,8 +58,9 @@ class DetectorAnswerer:
         predictions = []
         for prediction, example in zip(self.detector.predict_examples(examples), examples, strict=True):
             calls = example.meta.get(CALLS)
-            has_calls = isinstance(calls, str)
-            predictions.append(add_actions(prediction, example.response, calls) if has_calls else prediction)
+            if isinstance(calls, str):
+                prediction = add_actions(prediction, example.response, calls)
+            predictions.append(prediction)
             if advance:
                 advance(1)
         return predictions
