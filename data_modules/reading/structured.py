@@ -3,8 +3,8 @@
 Each record becomes one line that begins with its path in the result, so that the evidence of a mark names its place.
 Numbers get the unit that their field or a field `currency` names; a time is divided from its date.
 
->>> print(render('{"order": {"id": "A-113", "sent": "2026-05-03T08:00", "items": [{"name": "Mug", "weight_kg": 0.3}]}}'))
-order: id: A-113, sent: 2026-05-03 08:00.
+>>> print(render('{"order": {"id": "A-1", "sent": "2026-05-03T08:00", "items": [{"name": "Mug", "weight_kg": 0.3}]}}'))
+order: id: A-1, sent: 2026-05-03 08:00.
 order.items[0]: name: Mug, weight: 0.3 kg.
 
 Prose, code and logs stay as they are.
