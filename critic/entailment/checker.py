@@ -20,7 +20,7 @@ from critic.sequence.pair_odds import default_batch_tokens
 from data_modules.encoding.tokens import tokenize
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 from faithkit.packages import needs_package
 from faithkit.published.known_detectors import (
     BY_SENTENCES,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.runtime.model_inputs import pad_inputs
+from faithkit import fast
 from faithkit.errors import UserError
-from faithkit.fast.last_layer import first_token_only
 from faithkit.published.known_detectors import ALIGNSCORE, CLASSIFIER, FIRST_TOKEN, T5_ENCODER, KnownDetector
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
@@ -65,7 +65,7 @@ def load_entailment_model(known: KnownDetector, source: str, base: str) -> tuple
         problem = f"{known.name} has a class {known.supported}, and these weights have {model.config.num_labels}"
         raise UserError(problem, place=source, hint=f"name a copy of {known.hub}")
     check_vocabulary(model, tokenizer, source)
-    return first_token_only(model.eval()), tokenizer
+    return fast.accelerate(model.eval(), fast.FIRST_TOKEN), tokenizer
 
 
 def _read_tensors(source: str, file: str) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ def _fill(model: Any, tensors: Mapping[str, Tensor], source: str) -> Any:
 @torch.inference_mode()
 def support(known: KnownDetector, model: Any, rows: list[list[int]], pad_id: int) -> NDArray[np.float64]:
     """Computes P(supported) of a batch of token ids."""
-    inputs = pad_inputs(rows, pad_id, model.device)
+    inputs = pad_inputs(rows, pad_id, model)
     if known.reads == FIRST_TOKEN:
         start = torch.full((len(rows), 1), model.config.decoder_start_token_id, device=model.device)
         logits = model(**inputs, decoder_input_ids=start).logits[:, 0, list(known.answers)]

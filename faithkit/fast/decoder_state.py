@@ -17,11 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput
+
+from faithkit.fast.batch_planning import pad_rows
 
 SPARE_COLUMNS = 64  # columns (tokens) allocated in advance
 GROUPED = "faithkit_grouped"
@@ -157,28 +159,48 @@ AttentionInterface.register(GROUPED, attend_grouped)
 AttentionMaskInterface.register(GROUPED, sdpa_mask)
 
 
+def use_grouped_attention(model: Any) -> None:
+    """Lets query heads share keys in the parts of a model that use sdpa."""
+    for part in model.modules():  # T5's decoder has a separate configuration
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(GROUPED)
+
+
 class CausalState:
     """The state of a causal model.
 
     Args:
         cache: Keys and values [B, heads, width, size] of every layer.
         lengths: Tokens of each row so far, including the prompt [B]; 0 for a finished row.
+
+    Attributes:
+        can_refill: New texts can take the rows of finished ones.
+        can_share: Texts can continue a prefix that is read once.
+        can_join: The rows of several states can become one.
     """
+
+    can_refill = can_share = can_join = True
 
     def __init__(self, cache: GrowingCache, lengths: Tensor):
         self.cache, self.lengths = cache, lengths
 
     @classmethod
     def read(
-        cls, model: Any, ids: Sequence[NDArray[np.int32]], prefix: "CausalState | None" = None
+        cls,
+        model: Any,
+        ids: Sequence[NDArray[np.int32]],
+        pad_id: int,
+        decoder_prefix: Sequence[int],
+        prefix: "CausalState | None" = None,
     ) -> tuple["CausalState", Tensor]:
-        """Reads texts of similar lengths in one pass.
+        """Reads prompts of similar lengths in one pass.
 
         Args:
-            prefix: A single row, which stays unchanged: the texts continue it.
+            decoder_prefix: Tokens that every text of an encoder-decoder begins with.
+            prefix: A single row, which stays unchanged: the prompts continue it.
 
         Returns:
-            A state with a row for each text, and the next tokens' logits [texts, V].
+            A state with a row for each prompt, and the next tokens' logits [prompts, V].
         """
         tokens, new = pad_rows(ids, model.device)
         lengths, done, cache = new.sum(1), prefix.cache.width if prefix else 0, GrowingCache()
@@ -250,6 +272,9 @@ class Seq2SeqState(CausalState):
         crossed: Keys and values of the cross-attention, B rows, which never change.
     """
 
+    # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
+    can_refill = can_share = False
+
     def __init__(
         self,
         cache: GrowingCache,
@@ -262,14 +287,19 @@ class Seq2SeqState(CausalState):
         self.hidden, self.readable, self.crossed = hidden, readable, crossed
 
     @classmethod
-    def encode(
-        cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
+    def read(
+        cls,
+        model: Any,
+        ids: Sequence[NDArray[np.int32]],
+        pad_id: int,
+        decoder_prefix: Sequence[int],
+        prefix: CausalState | None = None,
     ) -> tuple["Seq2SeqState", Tensor]:
-        """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
+        """Encodes prompts of similar lengths, and decodes `decoder_prefix`; there is no shared prefix."""
         hidden, readable = encode_prompts(model, ids, pad_id)
         lengths = torch.zeros(len(ids), dtype=torch.long, device=model.device)
         state = cls(GrowingCache(), lengths, hidden, readable, GrowingCache(spare=0))
-        begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
+        begin = torch.tensor([list(decoder_prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
@@ -314,21 +344,6 @@ def encode_prompts(model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) ->
     """Encodes prompts; returns the encoder's output [B, L, H], and which of its positions are not padding [B, L]."""
     tokens, readable = pad_rows(ids, model.device, pad_id)
     return model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state, readable
-
-
-def pad_rows(ids: Sequence[NDArray[np.int32]], device: Any, pad_id: int | None = None) -> tuple[Tensor, Tensor]:
-    """Pads token ids; returns them and which of them are no padding [B, width].
-
-    Args:
-        pad_id: Pads on the right with this token. Without it each row is padded on the left with its first token,
-            because the repetition penalty of transformers counts padding as text.
-    """
-    lengths, columns = np.array([len(row) for row in ids]), np.arange(max(len(row) for row in ids))
-    is_token = columns >= len(columns) - lengths[:, None] if pad_id is None else columns < lengths[:, None]
-    fill = [row[0] if pad_id is None else pad_id for row in ids]
-    padded = np.repeat(np.array(fill, np.int64)[:, None], len(columns), axis=1)
-    padded[is_token] = np.concatenate(ids)
-    return torch.from_numpy(padded).to(device), torch.from_numpy(is_token).to(device)
 
 
 def visible_columns(lengths: Tensor, width: int) -> Tensor:

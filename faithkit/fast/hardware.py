@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from faithkit.arguments import read_choice
+from faithkit.fast.operators import answers_yes, has_operator, is_enabled
 from faithkit.settings.types import PRECISIONS
 
 X86 = ("x86_64", "AMD64")  # names of `platform.machine`
@@ -36,7 +37,7 @@ def return_freed_memory() -> None:
 
 def _set_allocator(*, mapped_from: int, trimmed_from: int) -> None:
     """Sets from which size a block is a mapping of its own, and how much free memory the heap keeps at its end."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+    if is_enabled() and sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, mapped_from)
         libc.mallopt(M_TRIM_THRESHOLD, trimmed_from)
 
@@ -53,16 +54,18 @@ def uses_onednn(dtype: torch.dtype, device: torch.device) -> bool:
     if device.type != "cpu" or machine() not in X86 or not torch.backends.mkldnn.is_available():
         return False
     if dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # not with ONEDNN_MAX_CPU_ISA=AVX2
-    return dtype == torch.float32 and has_slow_mkl()
+        is_faster = answers_yes("ops.mkldnn._is_mkldnn_bf16_supported")  # not with ONEDNN_MAX_CPU_ISA=AVX2
+    else:
+        is_faster = dtype == torch.float32 and has_slow_mkl()
+    return is_faster and is_enabled() and has_operator("ops.mkldnn._linear_pointwise")
 
 
 def best_precision(accelerator: str) -> str:
     """Chooses bf16-mixed where the hardware computes in it, else fp32: emulated bf16 is many times slower."""
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    is_used = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # not with ONEDNN_MAX_CPU_ISA=AVX2
+    native = answers_yes("cpu._is_amx_tile_supported") or answers_yes("cpu._is_avx512_bf16_supported")
+    is_used = answers_yes("ops.mkldnn._is_mkldnn_bf16_supported")  # not with ONEDNN_MAX_CPU_ISA=AVX2
     return "bf16-mixed" if native and is_used else "32-true"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from faithkit.fast.operators import has_operator
 from faithkit.fast.packing import allow_packed_attention, pack_rows
 
 MODELS = ("T5ForConditionalGeneration", "MT5ForConditionalGeneration")
@@ -64,7 +65,7 @@ class GatedFeedForward(nn.Module):
         return output
 
 
-def speed_up(model: Any) -> None:
+def replace_layers(model: Any) -> None:
     """Replaces layers of a T5 that is trained on a CPU, and packs the rows of its encoder; changes no other model."""
     if type(model).__name__ not in MODELS or model.device.type != "cpu" or not allow_packed_attention(model.encoder):
         return
@@ -72,7 +73,7 @@ def speed_up(model: Any) -> None:
     model.encoder.register_forward_pre_hook(_pack, with_kwargs=True)
     model.encoder.register_forward_hook(_unpack, with_kwargs=True)
     for name, module in list(model.named_modules()):
-        if name.endswith("layer_norm"):
+        if name.endswith("layer_norm") and has_operator("ops.aten.native_layer_norm_backward"):
             model.set_submodule(name, Norm(module).train(module.training))
         elif type(getattr(module, "act", None)).__name__ == "NewGELUActivation" and hasattr(module, "wi_1"):
             model.set_submodule(name, GatedFeedForward(module).train(module.training))

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
-from faithkit.fast.hardware import return_freed_memory
+from faithkit.fast import return_freed_memory
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.pages.page_tables import escape_terminal

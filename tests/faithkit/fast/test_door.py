@@ -1,0 +1,152 @@
+"""With `fast=false`, and with a torch that lacks private operators, models give the outputs of the fast paths."""
+
+import logging
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as t
+from torch import Tensor
+
+from critic import Critic
+from faithkit import fast
+from faithkit.fast import hardware, operators, packing
+from tests.faithkit.fast.test_layers import batch as t5_batch
+from tests.faithkit.fast.test_layers import build as build_t5
+from tests.faithkit.fast.test_packing import SIZE
+from tests.tiny import words, write_critic
+
+KNOWLEDGE, RESPONSES = [words(40, 3), words(9)], [words(12, 5), words(20, 2)]
+Compute = Callable[[], Tensor]
+
+
+def clear() -> None:
+    for cached in (operators.has_operator, packing.has_amx):
+        cached.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Looks for operators again, on a CPU whose MKL is slow, so that oneDNN is used wherever tests run."""
+    clear()
+    monkeypatch.setattr(hardware, "has_slow_mkl", lambda: True)
+    yield
+    clear()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_critic(tmp_path_factory.mktemp("critic"))
+
+
+def is_plain(model: Any) -> bool:
+    return not any(type(module).__module__.startswith("faithkit") for module in model.modules())
+
+
+def score(folder: Path, precision: str = "32-true") -> tuple[Any, Tensor]:
+    critic = Critic.load(folder, device="cpu", precision=precision)
+    return critic.model, torch.from_numpy(critic.odds(KNOWLEDGE, RESPONSES))
+
+
+def train_encoder() -> tuple[Any, Tensor]:
+    torch.manual_seed(0)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = t.BertForSequenceClassification(t.BertConfig(**SIZE, **no_dropout)).train()
+    fast.accelerate_training(model, fast.FIRST_TOKEN)
+    fast.accelerate(model)
+    inputs = {name: t5_batch()[name].clamp(max=49) for name in ("input_ids", "attention_mask")}
+    model(**fast.pack_inputs(model, inputs)).logits.pow(3).sum().backward()
+    return model, torch.cat([weights.grad.flatten() for weights in model.parameters() if weights.grad is not None])
+
+
+def train_t5() -> tuple[Any, Tensor]:
+    model = build_t5(feed_forward_proj="gated-gelu")
+    fast.accelerate_training(model)
+    fast.accelerate(model)
+    model(**t5_batch(), use_cache=False).logits.pow(3).mean().backward()
+    return model, torch.cat([weights.grad.flatten() for weights in model.parameters()])
+
+
+@pytest.mark.parametrize("train", [train_encoder, train_t5])
+def test_the_switch_trains_with_transformers_alone(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, found = train()
+    monkeypatch.setenv(fast.SWITCH, "0")
+    plain, expected = train()
+    assert is_plain(plain) and not is_plain(model)
+    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_the_switch_scores_with_transformers_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, found = score(folder)
+    monkeypatch.setenv(fast.SWITCH, "0")
+    plain, expected = score(folder)
+    assert is_plain(plain) and not is_plain(model)
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+class Without:
+    """A namespace of torch without one of its names."""
+
+    def __init__(self, namespace: Any, missing: str):
+        self._namespace, self._missing = namespace, missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._missing:
+            raise AttributeError(f"no {name}")
+        return getattr(self._namespace, name)
+
+
+NAMES = [*(name for name in operators.OPERATORS if "flash" not in name), "ops.onednn.qlinear_prepack"]
+
+
+@pytest.mark.parametrize("changed", [None, lambda *_: torch.zeros(())], ids=["missing", "changed"])
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_private_operator_outputs_are_the_same_and_one_line_names_it(
+    name: str, changed: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def compute() -> list[Tensor]:
+        fast.best_precision("cpu")
+        return [score(folder)[1], score(folder, "bf16")[1], train_encoder()[1], train_t5()[1]]
+
+    expected = compute()
+    *parents, last = name.split(".")
+    namespace: Any = torch
+    for parent in parents:
+        namespace = getattr(namespace, parent)
+    if changed is not None:
+        monkeypatch.setattr(namespace, last, changed)
+    elif parents[0] == "ops":
+        monkeypatch.setattr(torch.ops, parents[1], Without(namespace, last))
+    else:
+        monkeypatch.delattr(namespace, last)
+    clear()
+    with caplog.at_level(logging.WARNING, "faithkit"):
+        found = compute()
+        if "onednn" in name:
+            found[1] = score(folder, "int8")[1]
+    for one, other, tolerance in zip(found, expected, (1e-5, 0.1, 1e-4, 1e-4), strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=tolerance * float(other.abs().max()))
+    [line] = [text for record in caplog.records if (text := record.getMessage()).startswith("torch.")]
+    assert line.startswith((f"torch.{name} ", "torch.ops.onednn.qlinear_pointwise ")) and "in transformers" in line
+
+
+@pytest.mark.gpu
+def test_without_the_flash_kernel_packed_rows_are_computed_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = torch.randn(1, 2, 9, 8, device="cuda", dtype=torch.bfloat16)
+    rows = fast.Packing.of((4, 5), "cuda")
+    attend = lambda: packing.packed_attention(torch.nn.Module(), side, side, side, None, packing=rows)[0]  # noqa: E731
+    expected = attend()
+    monkeypatch.setattr(torch.ops, "aten", Without(torch.ops.aten, "_flash_attention_forward"))
+    clear()
+    assert torch.allclose(attend(), expected, atol=2e-2)
+
+
+def test_a_model_is_changed_in_place_and_its_weights_keep_their_names() -> None:
+    model = t.BertForSequenceClassification(t.BertConfig(**SIZE)).eval()
+    before = deepcopy(model.state_dict())
+    assert fast.accelerate(fast.accelerate(model, fast.FIRST_TOKEN)) is model and not is_plain(model)
+    after = model.state_dict()
+    assert list(after) == list(before) and all(torch.equal(after[name], before[name]) for name in before)
