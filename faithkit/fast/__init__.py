@@ -4,7 +4,7 @@
     accelerate_training(model, packed=True)    training: call it before the model is sharded or moved
 
 Both change a model of transformers in place; its weights and their names stay. With `fast=false` or FAITHKIT_FAST=0,
-and where torch lacks the private operators that a path needs (`operators.py`), models run as in transformers.
+and where torch lacks the private operators that a path needs (`hardware.py`), models run as in transformers.
 """
 
 # ruff: noqa: F401 (a door gives names that it does not use)
@@ -13,12 +13,13 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.fast.answer_layers import keep_answers, plan_answers
 from faithkit.fast.batch_planning import Batch, pad_rows, plan_batches, run_batches
-from faithkit.fast.half_norms import use_half_norms
 from faithkit.fast.hardware import (
+    SWITCH,
     best_precision,
     computes_in_bf16,
     describe,
     describe_runner,
+    is_enabled,
     keep_freed_memory,
     place_model,
     resolve_precision,
@@ -26,10 +27,8 @@ from faithkit.fast.hardware import (
     to_bf16,
     wants_bf16,
 )
-from faithkit.fast.int8 import can_quantise, quantise
 from faithkit.fast.last_layer import first_token_only, reads_first_token, without_last_layer
-from faithkit.fast.linear_layers import missing_rows, speed_up_linear_layers
-from faithkit.fast.operators import SWITCH, is_enabled
+from faithkit.fast.linear_layers import can_quantise, missing_rows, quantise, speed_up_linear_layers
 from faithkit.fast.packing import (
     Packing,
     allow_packed_attention,
@@ -40,7 +39,7 @@ from faithkit.fast.packing import (
     use_packed_attention,
 )
 from faithkit.fast.sequence_attention import replace_dropout
-from faithkit.fast.t5_layers import MODELS, replace_layers
+from faithkit.fast.training_layers import MODELS, replace_layers, use_half_norms
 
 # What is read of a model's last layer.
 EVERY_TOKEN, FIRST_TOKEN, ANSWERS = "every token", "first token", "answers"
@@ -93,13 +92,11 @@ def accelerate_training(model: Any, reads: str = EVERY_TOKEN, *, packed: bool = 
 
 def accelerate_decoding(model: Any) -> Any:
     """Makes a model that writes faster, and returns the class of its state: `CausalState` or one with its interface."""
-    if not is_enabled():
-        from faithkit.fast.plain_state import PlainState
-
-        return PlainState
-    from faithkit.fast.decoder_state import CausalState, Seq2SeqState, use_grouped_attention
+    from faithkit.fast.decoder_state import CausalState, PlainState, Seq2SeqState, use_grouped_attention
     from faithkit.fast.t5_state import T5State
 
+    if not is_enabled():
+        return PlainState
     use_grouped_attention(model)
     accelerate(model)
     if type(model).__name__ in MODELS:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from faithkit.fast.operators import is_enabled
+from faithkit.fast.hardware import is_enabled
 from faithkit.fast.packing import Packing, packed_attention
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Camembert")  # encoders with BERT's layers

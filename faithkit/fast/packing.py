@@ -21,9 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faithkit.fast.hardware import uses_onednn
+from faithkit.fast.hardware import answers_yes, has_operator, uses_onednn
 from faithkit.fast.linear_layers import multiply
-from faithkit.fast.operators import answers_yes, has_operator
 from faithkit.fast.sequence_attention import SequenceAttention
 
 NAME = "faithkit_packed"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from critic import Critic
 from faithkit import fast
-from faithkit.fast import hardware, operators, packing
+from faithkit.fast import hardware, packing
 from tests.faithkit.fast.test_layers import batch as t5_batch
 from tests.faithkit.fast.test_layers import build as build_t5
 from tests.faithkit.fast.test_packing import SIZE
@@ -24,7 +24,7 @@ Compute = Callable[[], Tensor]
 
 
 def clear() -> None:
-    for cached in (operators.has_operator, packing.has_amx):
+    for cached in (hardware.has_operator, packing.has_amx):
         cached.cache_clear()
 
 
@@ -99,7 +99,7 @@ class Without:
         return getattr(self._namespace, name)
 
 
-NAMES = [*(name for name in operators.OPERATORS if "flash" not in name), "ops.onednn.qlinear_prepack"]
+NAMES = [*(name for name in hardware.OPERATORS if "flash" not in name), "ops.onednn.qlinear_prepack"]
 
 
 @pytest.mark.parametrize("changed", [None, lambda *_: torch.zeros(())], ids=["missing", "changed"])
@@ -150,3 +150,19 @@ def test_a_model_is_changed_in_place_and_its_weights_keep_their_names() -> None:
     assert fast.accelerate(fast.accelerate(model, fast.FIRST_TOKEN)) is model and not is_plain(model)
     after = model.state_dict()
     assert list(after) == list(before) and all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_an_emulated_precision_is_reported_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    for computes, is_reported in ((False, True), (True, False)):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda computes=computes: computes)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+        assert ("emulated" in hardware.describe(torch.nn.Linear(2, 2), "cpu", "bf16-mixed")) is is_reported
+        assert ("emulated" in hardware.describe(torch.nn.Linear(2, 2).to(torch.bfloat16), "cpu")) is is_reported
+        assert "emulated" not in hardware.describe(torch.nn.Linear(2, 2), "cpu", "32-true")
+
+
+def test_in_bf16_the_frequencies_of_rotary_positions_stay_exact() -> None:
+    size = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 48}
+    model = hardware.to_bf16(t.ModernBertModel(t.ModernBertConfig(vocab_size=50, pad_token_id=1, **size)))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert model.rotary_emb.full_attention_inv_freq.dtype == torch.float32

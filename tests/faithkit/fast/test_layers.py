@@ -9,8 +9,7 @@ import transformers as t
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
-from faithkit.fast.half_norms import use_half_norms
-from faithkit.fast.t5_layers import replace_layers
+from faithkit.fast.training_layers import replace_layers, use_half_norms
 
 SIZES: dict[str, Any] = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
 
