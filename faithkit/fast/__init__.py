@@ -90,22 +90,25 @@ def accelerate_training(model: Any, reads: str = EVERY_TOKEN, *, packed: bool = 
         replace_dropout(model)
 
 
-def accelerate_decoding(model: Any) -> Any:
-    """Makes a model that writes faster, and returns the class of its state: `CausalState` or one with its interface."""
-    from faithkit.fast.decoder_state import CausalState, PlainState, Seq2SeqState, use_grouped_attention
+def accelerate_decoding(model: Any) -> tuple[Any, bool]:
+    """Makes a model that writes faster.
+
+    Returns:
+        The class of its state, `CausalState` or one with its interface, and whether the model takes the argument
+        `packed_pass`, which then computes its attention.
+    """
+    from transformers import PreTrainedModel
+
+    from faithkit.fast.decoder_state import GROUPED, CausalState, PlainState, Seq2SeqState
     from faithkit.fast.t5_state import T5State
 
     if not is_enabled():
-        return PlainState
-    use_grouped_attention(model)
+        return PlainState, False
+    for part in model.modules():  # T5's decoder has a separate configuration
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(GROUPED)
     accelerate(model)
-    if type(model).__name__ in MODELS:
-        return T5State
-    return Seq2SeqState if model.config.is_encoder_decoder else CausalState
-
-
-def takes_passes(model: Any) -> bool:
-    """Whether a model that `accelerate_decoding` has changed takes the argument `packed_pass` (`decoder_state`)."""
-    from faithkit.fast.decoder_state import GROUPED
-
-    return getattr(model, "_supports_attention_backend", False) and model.config._attn_implementation == GROUPED
+    if model.config.is_encoder_decoder:
+        return T5State if type(model).__name__ in MODELS else Seq2SeqState, False
+    has_interface = getattr(model, "_supports_attention_backend", False)
+    return CausalState, has_interface and model.config._attn_implementation == GROUPED

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -157,13 +157,6 @@ def attend_grouped(
 
 AttentionInterface.register(GROUPED, attend_grouped)
 AttentionMaskInterface.register(GROUPED, sdpa_mask)
-
-
-def use_grouped_attention(model: Any) -> None:
-    """Lets query heads share keys in the parts of a model that use sdpa."""
-    for part in model.modules():  # T5's decoder has a separate configuration
-        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
-            part.set_attn_implementation(GROUPED)
 
 
 class CausalState:

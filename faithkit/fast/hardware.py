@@ -8,7 +8,6 @@ import ctypes
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +15,6 @@ from platform import machine
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from faithkit.arguments import read_choice
 from faithkit.errors import shorten
@@ -34,62 +32,53 @@ def is_enabled() -> bool:
     return os.environ.get(SWITCH, "1").lower() not in ("0", "false")
 
 
-def _probe_product(multiply: Any) -> bool:
-    rows = torch.arange(64.0).view(8, 8)
-    return torch.allclose(multiply(rows, rows, None, "none", [], "none"), rows @ rows.t())
-
-
-def _probe_norm(backward: Any) -> bool:
-    rows, weight = torch.arange(8.0).view(2, 4), torch.ones(4)
-    scale = torch.ones(2, 1)
-    found: Tensor = backward(rows, rows, [4], 0 * scale, scale, weight, None, [True, True, False])[0]
-    expected = rows - rows.mean(1, keepdim=True) - rows * (rows * rows).mean(1, keepdim=True)
-    return torch.allclose(found, expected)
-
-
-def _probe_flash(attend: Any) -> bool:
-    state, bounds = torch.ones(4, 1, 8, dtype=torch.bfloat16, device="cuda"), torch.tensor([0, 4], dtype=torch.int32)
-    options = {"scale": None, "window_size_left": -1, "window_size_right": -1}
-    found = attend(state, state, state, bounds.cuda(), bounds.cuda(), 4, 4, 0.0, False, False, **options)[0]
-    return torch.equal(found, state)
-
-
-def _probe_int8(product: Any) -> bool:
-    prepack = torch.ops.onednn.qlinear_prepack
-    steps, weights = torch.full((2, 4), 3, dtype=torch.uint8), torch.full((3, 4), 2, dtype=torch.int8)
-    packed = prepack(weights, None), torch.ones(3), torch.zeros(3, dtype=torch.long), None
-    found: Tensor = product(steps, 1.0, 1, *packed, 1.0, 0, torch.float32, "none", [], "")
-    return torch.equal(found, torch.full((2, 3), 16.0))
-
-
-def _probe_answer(is_supported: Callable[[], object]) -> bool:
-    return isinstance(is_supported(), bool)
-
-
-# Names below `torch`, what runs without each, and a call of it as here; it returns whether the result is as expected.
-OPERATORS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "ops.mkldnn._linear_pointwise": ("linear layers and packed attention on a CPU", _probe_product),
-    "ops.mkldnn._is_mkldnn_bf16_supported": ("bf16 on a CPU", _probe_answer),
-    "cpu._is_amx_tile_supported": ("attention on a CPU with AMX", _probe_answer),
-    "cpu._is_avx512_bf16_supported": ("bf16 on a CPU without AMX", _probe_answer),
-    "ops.aten.native_layer_norm_backward": ("norms of T5 in training", _probe_norm),
-    "ops.aten._flash_attention_forward": ("packed attention on a GPU", _probe_flash),
-    "ops.onednn.qlinear_pointwise": ("int8", _probe_int8),  # and qlinear_prepack
+# Private operators, by their names below `torch`, and what needs each.
+OPERATORS = {
+    "ops.mkldnn._linear_pointwise": "linear layers and packed attention on a CPU",
+    "ops.mkldnn._is_mkldnn_bf16_supported": "bf16 on a CPU",
+    "cpu._is_amx_tile_supported": "attention on a CPU with AMX",
+    "cpu._is_avx512_bf16_supported": "bf16 on a CPU without AMX",
+    "ops.aten.native_layer_norm_backward": "norms of T5 in training",
+    "ops.aten._flash_attention_forward": "packed attention on a GPU",
+    "ops.onednn.qlinear_pointwise": "int8",  # and qlinear_prepack
 }
+
+
+def _computes_as_expected(name: str) -> bool:
+    """Calls an operator as faithkit does, on a few numbers; raises what it raises."""
+    operator = attrgetter(name)(torch)
+    ones, rows = torch.ones(2, 1), torch.arange(8.0).view(2, 4)
+    if name == "ops.mkldnn._linear_pointwise":
+        return torch.equal(operator(rows, rows, None, "none", [], "none"), rows @ rows.t())
+    if name == "ops.aten.native_layer_norm_backward":
+        options = [4], 0 * ones, ones, torch.ones(4), None, [True, True, False]
+        expected = rows - rows.mean(1, keepdim=True) - rows * (rows * rows).mean(1, keepdim=True)
+        return torch.equal(operator(rows, rows, *options)[0], expected)
+    if name == "ops.aten._flash_attention_forward":
+        state, bounds = torch.ones(4, 1, 8, dtype=torch.bfloat16).cuda(), torch.tensor([0, 4], dtype=torch.int32).cuda()
+        window = {"scale": None, "window_size_left": -1, "window_size_right": -1}
+        found = operator(state, state, state, bounds, bounds, 4, 4, 0.0, False, False, **window)[0]
+        return torch.equal(found, state)
+    if name == "ops.onednn.qlinear_pointwise":
+        packed = torch.ops.onednn.qlinear_prepack(torch.full((3, 4), 2, dtype=torch.int8), None)
+        weights = packed, torch.ones(3), torch.zeros(3, dtype=torch.long), None
+        steps = torch.full((2, 4), 3, dtype=torch.uint8)
+        found = operator(steps, 1.0, 1, *weights, 1.0, 0, torch.float32, "none", [], "")
+        return torch.equal(found, torch.full((2, 3), 16.0))
+    return isinstance(operator(), bool)
 
 
 @cache
 def has_operator(name: str) -> bool:
     """Whether this torch has a private operator of `OPERATORS` that computes what is expected; logs once if not."""
-    what, probe = OPERATORS[name]
     try:
-        if probe(attrgetter(name)(torch)):
+        if _computes_as_expected(name):
             return True
         problem = "gives another result"
     except Exception as error:  # it is missing, or takes other arguments: torch has no common class for that
         problem = f"cannot be used: {shorten(str(error))}"
     text = "torch.%s of torch %s %s; computed as in transformers: %s"
-    log.warning(text, name, torch.__version__, problem, what)
+    log.warning(text, name, torch.__version__, problem, OPERATORS[name])
     return False
 
 

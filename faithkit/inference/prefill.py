@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from faithkit.fast import accelerate_decoding, takes_passes
+from faithkit.fast import accelerate_decoding
 from faithkit.inference.decoding import Decoding, Prompt
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
@@ -186,7 +186,7 @@ class PromptReader:
         self.is_seq2seq = bool(model.config.is_encoder_decoder)
         assert bool(decoder_prefix) == self.is_seq2seq, "an encoder-decoder, and no other model, has a decoder_prefix"
         self.decoder_prefix = tuple(decoder_prefix)
-        self.state = accelerate_decoding(model)
+        self.state, takes_passes = accelerate_decoding(model)
         on_cpu = model.device.type == "cpu"
         self.pass_tokens = CPU_PASS_TOKENS if on_cpu else GPU_PASS_TOKENS
         self.kept_tokens = CPU_KEPT_TOKENS if on_cpu else GPU_KEPT_TOKENS
@@ -195,7 +195,7 @@ class PromptReader:
         can_share = self.state.can_share and not slides
         self.min_saved = (CPU_MIN_SAVED if on_cpu else GPU_MIN_SAVED) if can_share else None
         self.can_refill = self.state.can_refill
-        self.can_pack = on_cpu and can_share and takes_passes(model)
+        self.can_pack = on_cpu and can_share and takes_passes
 
     def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[Any, Tensor, Tensor | None]:
         """Reads prompts, each only once.

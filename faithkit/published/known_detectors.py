@@ -9,7 +9,7 @@ runs it. No code of a repository is run.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -118,11 +118,7 @@ class WindowChecker(KnownDetector):
     claims: str = WHOLE
     over_claims: str = MIN
     supported: int = 1
-    answers: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.windows, Mapping):
-            object.__setattr__(self, "windows", Windows(**self.windows))
+    answers: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,5 +179,7 @@ def known_detectors() -> Mapping[str, KnownDetector]:
     """Reads the declarations, by name."""
     rows: dict[str, dict[str, Any]] = {}
     for row in tomllib.loads(TABLE.read_text(encoding="utf-8"))["detector"]:
+        if "windows" in row:
+            row["windows"] = Windows(**row["windows"])
         rows[row["name"]] = {**rows.get(row.pop("like", ""), {}), **row}
     return {name: KINDS[row.pop("reads")](**row) for name, row in rows.items()}

@@ -1,8 +1,7 @@
 """With `fast=false`, and with a torch that lacks private operators, models give the outputs of the fast paths."""
 
 import logging
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,15 @@ from tests.faithkit.fast.test_packing import SIZE
 from tests.tiny import words, write_critic
 
 KNOWLEDGE, RESPONSES = [words(40, 3), words(9)], [words(12, 5), words(20, 2)]
-Compute = Callable[[], Tensor]
-
-
-def clear() -> None:
-    for cached in (hardware.has_operator, packing.has_amx):
-        cached.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Looks for operators again, on a CPU whose MKL is slow, so that oneDNN is used wherever tests run."""
-    clear()
     monkeypatch.setattr(hardware, "has_slow_mkl", lambda: True)
     yield
-    clear()
+    hardware.has_operator.cache_clear()
+    packing.has_amx.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -42,49 +35,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_critic(tmp_path_factory.mktemp("critic"))
 
 
-def is_plain(model: Any) -> bool:
-    return not any(type(module).__module__.startswith("faithkit") for module in model.modules())
-
-
 def score(folder: Path, precision: str = "32-true") -> tuple[Any, Tensor]:
     critic = Critic.load(folder, device="cpu", precision=precision)
     return critic.model, torch.from_numpy(critic.odds(KNOWLEDGE, RESPONSES))
 
 
-def train_encoder() -> tuple[Any, Tensor]:
+def train(is_t5: bool) -> tuple[Any, Tensor]:
+    """Gives a model after a step, and its gradients."""
     torch.manual_seed(0)
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model = t.BertForSequenceClassification(t.BertConfig(**SIZE, **no_dropout)).train()
-    fast.accelerate_training(model, fast.FIRST_TOKEN)
+    encoder = t.BertForSequenceClassification(t.BertConfig(**SIZE, **no_dropout)).train()
+    model: Any = build_t5(feed_forward_proj="gated-gelu") if is_t5 else encoder
+    fast.accelerate_training(model, fast.EVERY_TOKEN if is_t5 else fast.FIRST_TOKEN)
     fast.accelerate(model)
-    inputs = {name: t5_batch()[name].clamp(max=49) for name in ("input_ids", "attention_mask")}
-    model(**fast.pack_inputs(model, inputs)).logits.pow(3).sum().backward()
+    encoded = {name: t5_batch()[name].clamp(max=49) for name in ("input_ids", "attention_mask")}
+    inputs = {**t5_batch(), "use_cache": False} if is_t5 else fast.pack_inputs(model, encoded)
+    model(**inputs).logits.pow(3).mean().backward()
     return model, torch.cat([weights.grad.flatten() for weights in model.parameters() if weights.grad is not None])
 
 
-def train_t5() -> tuple[Any, Tensor]:
-    model = build_t5(feed_forward_proj="gated-gelu")
-    fast.accelerate_training(model)
-    fast.accelerate(model)
-    model(**t5_batch(), use_cache=False).logits.pow(3).mean().backward()
-    return model, torch.cat([weights.grad.flatten() for weights in model.parameters()])
-
-
-@pytest.mark.parametrize("train", [train_encoder, train_t5])
-def test_the_switch_trains_with_transformers_alone(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, found = train()
+@pytest.mark.parametrize(
+    "compute", [score, lambda _: train(False), lambda _: train(True)], ids=["critic", "bert", "t5"]
+)
+def test_the_switch_runs_transformers_alone(compute: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, found = compute(folder)
+    weights = {name: value.shape for name, value in model.state_dict().items()}
     monkeypatch.setenv(fast.SWITCH, "0")
-    plain, expected = train()
-    assert is_plain(plain) and not is_plain(model)
+    plain, expected = compute(folder)
+    assert {name: value.shape for name, value in plain.state_dict().items()} == weights
+    ours = [any(type(one).__module__.startswith("faithkit") for one in each.modules()) for each in (plain, model)]
+    assert ours == [False, True]
     assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5 * float(expected.abs().max()))
-
-
-def test_the_switch_scores_with_transformers_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, found = score(folder)
-    monkeypatch.setenv(fast.SWITCH, "0")
-    plain, expected = score(folder)
-    assert is_plain(plain) and not is_plain(model)
-    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 class Without:
@@ -109,7 +90,7 @@ def test_without_a_private_operator_outputs_are_the_same_and_one_line_names_it(
 ) -> None:
     def compute() -> list[Tensor]:
         fast.best_precision("cpu")
-        return [score(folder)[1], score(folder, "bf16")[1], train_encoder()[1], train_t5()[1]]
+        return [score(folder)[1], score(folder, "bf16")[1], train(False)[1], train(True)[1]]
 
     expected = compute()
     *parents, last = name.split(".")
@@ -122,7 +103,7 @@ def test_without_a_private_operator_outputs_are_the_same_and_one_line_names_it(
         monkeypatch.setattr(torch.ops, parents[1], Without(namespace, last))
     else:
         monkeypatch.delattr(namespace, last)
-    clear()
+    hardware.has_operator.cache_clear()
     with caplog.at_level(logging.WARNING, "faithkit"):
         found = compute()
         if "onednn" in name:
@@ -140,16 +121,8 @@ def test_without_the_flash_kernel_packed_rows_are_computed_on_a_gpu(monkeypatch:
     attend = lambda: packing.packed_attention(torch.nn.Module(), side, side, side, None, packing=rows)[0]  # noqa: E731
     expected = attend()
     monkeypatch.setattr(torch.ops, "aten", Without(torch.ops.aten, "_flash_attention_forward"))
-    clear()
+    hardware.has_operator.cache_clear()
     assert torch.allclose(attend(), expected, atol=2e-2)
-
-
-def test_a_model_is_changed_in_place_and_its_weights_keep_their_names() -> None:
-    model = t.BertForSequenceClassification(t.BertConfig(**SIZE)).eval()
-    before = deepcopy(model.state_dict())
-    assert fast.accelerate(fast.accelerate(model, fast.FIRST_TOKEN)) is model and not is_plain(model)
-    after = model.state_dict()
-    assert list(after) == list(before) and all(torch.equal(after[name], before[name]) for name in before)
 
 
 def test_an_emulated_precision_is_reported_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
