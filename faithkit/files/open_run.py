@@ -125,7 +125,7 @@ def apply_overrides(
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         new = _MISSING if override.startswith("~") else _select(given, key)
-        if key in ("resume", "debug", "extensions"):  # about one command, and not about the run
+        if key in ("resume", "debug", "fast", "extensions"):  # about one command, and not about the run
             continue
         if _is_free(f"{key}.name", may_change) and isinstance(new, Mapping) and "name" in new:
             old = _select(config, key)

@@ -24,7 +24,7 @@ from data_modules.reading.conversations import CALLS
 from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
-from faithkit.fast.hardware import return_freed_memory
+from faithkit.fast import return_freed_memory
 from faithkit.files.atomic import dumps
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_lines, parse_prediction, write_jsonl
 from faithkit.files.open_run import fixed_settings

@@ -138,7 +138,7 @@ class Answering(Work):
         return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
 
     def load(self) -> "tuple[str, Answerer]":
-        from faithkit.fast.hardware import describe_runner
+        from faithkit.fast import describe_runner
         from faithkit_workflows.answering.strategies import load_answerer
 
         generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
