@@ -20,7 +20,6 @@ from faithkit.metrics.responses.ngrams import tokenize
 from faithkit.packages import EXTRAS, NEEDS, PAPERS, install_hint, is_missing, missing_package, needs_package
 from faithkit.pages.plotting import require_plots
 from faithkit.weights.adapters import add_adapters
-from faithkit_papers.corpus.corpus_rows import CorpusRows
 from tests.faults.test_model_folder import write_critic
 from tests.running import ROOT
 
@@ -41,7 +40,6 @@ def test_every_optional_package_is_named_with_the_command_that_installs_it(
     [
         ("pandas", lambda: runs.to_pandas([])),
         ("pandas", lambda: runs.curves_to_pandas([])),
-        ("pandas", lambda: CorpusRows().to_frame()),
         ("sacrebleu", lambda: tokenize(["a"])),
         ("matplotlib", require_plots),
         ("peft", lambda: add_adapters(None, rank=1, alpha=1, target_modules=[])),

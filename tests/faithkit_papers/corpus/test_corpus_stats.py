@@ -1,10 +1,12 @@
 import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
+from faithkit.packages import install_hint
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit_papers.corpus.corpus_measures import make_buckets
 from faithkit_papers.corpus.corpus_rows import CorpusRows, begin_class, speech_acts
@@ -129,3 +131,11 @@ def test_any_corpus_of_spans_will_do():
     assert not compute_corpus_stats(plain[1:]).has_spans
     with pytest.raises(UserError, match="there is no example to describe"):
         compute_corpus_stats([])
+
+
+def test_a_table_without_pandas_says_what_to_install(monkeypatch):
+    for name in ["pandas", *(name for name in sys.modules if name.startswith("pandas."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError) as raised:
+        CorpusRows().to_frame()
+    assert raised.value.hint == install_hint("pandas")
