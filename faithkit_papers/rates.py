@@ -41,7 +41,7 @@ from faithkit.scores.board import Board
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups
 from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Values
-from faithkit_papers.published.corpus_figures import paper_table
+from faithkit_papers.published_figures import paper_table
 
 RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 

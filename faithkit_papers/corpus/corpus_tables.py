@@ -9,13 +9,11 @@ from faithkit.published.figures import Row
 from faithkit_papers.corpus.corpus_measures import Bucket, Counts
 from faithkit_papers.corpus.corpus_rows import ACTS, CLASSES
 from faithkit_papers.corpus.corpus_stats import ALL, CorpusStats, sort_labels
-from faithkit_papers.published.corpus_figures import (
+from faithkit_papers.published_figures import (
     bucket_rows,
-    count_rows,
     paper_table,
     part_note,
     published_counts,
-    ragtruth_citation,
 )
 
 RAGTRUTH = "ragtruth"
@@ -94,6 +92,7 @@ def _table(
 
 def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
     paper = paper_table("ragtruth_basic").by("task") if dataset == RAGTRUTH else {}
+    counted, cited = published_counts(dataset)
     rows: list[Cells | None] = []
     for name, line in stats.basic.items():
         of_part = line.counts
@@ -106,9 +105,10 @@ def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
             sizes = (f"{row[f'{text}_mean']:,} / {row[f'{text}_max']:,}" for text in ("context", "response"))
             wrong = f"{row['hallucinated']:,} ({row['hallucinated_percent']:.1f}%)"
             rows.append((PAPER, f"{row['sources']:,}", f"{row['responses']:,}", *sizes, wrong, f"{row['spans']:,}"))
-        elif row := count_rows(dataset).get(name):
-            wrong = f"{row['hallucinated']:,} ({row['hallucinated'] / row['responses']:.1%})"
-            rows.append((PAPER, NONE, f"{row['responses']:,}", NONE, NONE, wrong, NONE))
+        elif name in counted:
+            responses, num_wrong = counted[name]
+            wrong = f"{num_wrong:,} ({num_wrong / responses:.1%})"
+            rows.append((PAPER, NONE, f"{responses:,}", NONE, NONE, wrong, NONE))
     counts = stats.counts
     unjudged, lines = counts.num_responses - counts.num_judged, []
     if 0 < counts.num_judged < counts.num_responses:
@@ -117,8 +117,9 @@ def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
         lines.append(f"{stats.num_unmarked:,} responses have no marked spans")
     lines.append("context and response: mean and maximum in words")
     if dataset == RAGTRUTH:
-        lines += [f"paper: {ragtruth_citation()}", part_note(counts.num_responses)]
-    elif cited := published_counts(dataset)[1]:
+        cited = f"{paper_table('ragtruth_basic').citation}, Table 3, Table 4"
+        lines += [f"paper: {cited}", part_note(counts.num_responses)]
+    elif cited:
         lines.append(f"paper: {cited}")
     heads = ("sources", "responses", "context", "response", "hallucinated", "spans")
     return _table(title, "part", heads, rows, *lines)

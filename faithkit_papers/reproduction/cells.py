@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 from faithkit.files.jsonl import read_strict_json
 from faithkit.metrics.results import read_metrics
 from faithkit.statistics.metric import Metric as Estimate  # a figure of ours, with its interval if it has one
-from faithkit_papers.published.corpus_figures import paper_table
+from faithkit_papers.published_figures import paper_table
 from faithkit_papers.reproduction.table_steps import Step
 
 WITHIN, ABOVE, BELOW, NOT_COMPARABLE = "within", "above", "below", "not comparable"

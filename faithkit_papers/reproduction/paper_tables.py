@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit_papers.published.corpus_figures import paper_table
+from faithkit_papers.published_figures import paper_table
 from faithkit_papers.reproduction.cells import (
     Cell,
     Count,

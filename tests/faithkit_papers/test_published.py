@@ -6,7 +6,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.published.figures import read_table
-from faithkit_papers.published.corpus_figures import CHECKSUMS, FOLDER, paper_table, part_note
+from faithkit_papers.published_figures import CHECKSUMS, FOLDER, paper_table, part_note
 
 # All files, each digit compared with the paper. Only a correction changes it.
 PINNED = "7947ec09f2bfd00bb29f07671d91af7a28a495c3464d4031d9650615ded7389f"

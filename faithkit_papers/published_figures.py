@@ -9,7 +9,7 @@ from pathlib import Path
 
 from faithkit.published.figures import ALL, PublishedTable, Row, published_table, read_table
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).with_name("published")
 CHECKSUMS = {  # SHA-256
     "diahalu_counts": "c4a5c2b90efe6b5ec35295c5f64cd240ba5acfde8540e9b6a86956432785ce57",
     "diahalu_sizes": "da8c8aea860f968d923e2c62664f3ed7daeaef1c9bc4a934445b732405d28c8f",
@@ -61,21 +61,9 @@ def bucket_rows(by: str) -> dict[str, list[Row]]:
     return found
 
 
-def ragtruth_citation() -> str:
-    """Names the paper and its tables."""
-    tables = [paper_table(name) for name in ("ragtruth_basic", "ragtruth_models", "ragtruth_lengths")]
-    return f"{tables[0].citation}, {', '.join(str(table.table) for table in tables[1:])}"
-
-
 def part_note(num_responses: int) -> str:
     """Says of how many responses the paper's figures are, where ours are fewer or more."""
     whole = paper_table("ragtruth_basic").by("task")[ALL]["responses"]
     if num_responses == whole:
         return ""
     return f"these are {num_responses:,} responses, the paper's {whole:,}: counts differ, and shares are of a part"
-
-
-def count_rows(dataset: str) -> dict[str, Row]:
-    """Gives responses and hallucinated ones by part, of what DiaHalu's and HalluDial's papers count."""
-    counts, _ = published_counts(dataset)
-    return {part: {"responses": one, "hallucinated": wrong} for part, (one, wrong) in counts.items()}
