@@ -11,7 +11,6 @@ import torch
 from critic.auxiliary_losses import TokenHead, unit_vectors
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
-from faithkit.fast.sequence_attention import replace_dropout
 from faithkit.records import LABELS
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.module import TrainingModule, is_head
@@ -89,7 +88,6 @@ class EncoderModule(TrainingModule, Generic[Options]):
     def set_up(self, model: Any) -> None:
         """Sets the model, and adds the head of overlap supervision if the options enable it."""
         self.model = model
-        replace_dropout(model)
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         model.get_input_embeddings().requires_grad_(not self.options.freeze_embeddings)

@@ -48,8 +48,7 @@ from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
 from data_modules.encoding.window_choice import rank_parts
-from faithkit.fast.batch_planning import plan_batches
-from faithkit.fast.last_layer import reads_first_token, without_last_layer
+from faithkit.fast import plan_batches, without_last_layer
 from faithkit.training.checkpoints import is_in_shards
 
 EMPTY_RESPONSE, EMPTY_KNOWLEDGE = 1.0, 0.0
@@ -103,8 +102,8 @@ class TokenSupport:
         max_length = min(max_length, longest_sequence(model) or max_length)
         in_shards = is_in_shards(model)  # and does not run in parts
         self.model, self.layer = model if in_shards else model.base_model, layer
-        if not in_shards and layer == SECOND_TO_LAST and reads_first_token(model):
-            self.model, self.layer = without_last_layer(model), LAST
+        if not in_shards and layer == SECOND_TO_LAST and (shorter := without_last_layer(model)) is not None:
+            self.model, self.layer = shorter, LAST
         self.reads_all = in_shards or self.layer != LAST
         self.pad, self.batch_tokens = tokenizer.pad_token_id, batch_tokens
         self.prefix, self.suffix = single_template(tokenizer)
@@ -190,9 +189,7 @@ class TokenSupport:
         lengths = np.array([special + len(ids) for ids in window_ids], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None):
             sequences = [[*self.prefix, *window_ids[number].tolist(), *self.suffix] for number in batch]
-            output = self.model(
-                **pad_inputs(sequences, self.pad, self.model.device), output_hidden_states=self.reads_all
-            )
+            output = self.model(**pad_inputs(sequences, self.pad, self.model), output_hidden_states=self.reads_all)
             states = output.hidden_states[self.layer] if self.reads_all else output.last_hidden_state
             states = states.float()  # [windows, tokens, hidden]
             begin = len(self.prefix)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import torch
 
 from faithkit.errors import UserError
+from faithkit.fast import first_position
 from faithkit.records import LABELS
 from faithkit.settings.types import Sizes, Weights
 from faithkit.weights.load import builds_empty, check_size, load_config, load_model, log_new_tensors, override, quietly
@@ -97,19 +98,10 @@ def rescale_head(model: Any, slope: float, bias: float) -> None:
 
 def longest_sequence(model: Any) -> int | None:
     """Returns the number of learnt positions of the encoder; None without learnt positions."""
-    positions = _positions(model)
-    return None if positions is None else positions.num_embeddings - first_position(model)
-
-
-def first_position(model: Any) -> int:
-    """Returns the position of a sequence's first token: RoBERTa's positions start after its padding id."""
-    padding = getattr(_positions(model), "padding_idx", None)
-    return 0 if padding is None else padding + 1
-
-
-def _positions(model: Any) -> torch.nn.Embedding | None:
     positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    return positions if isinstance(positions, torch.nn.Embedding) else None
+    if not isinstance(positions, torch.nn.Embedding):
+        return None
+    return int(positions.num_embeddings) - first_position(model)
 
 
 def check_length(model: Any, max_length: int, weights: str) -> None:

@@ -33,7 +33,7 @@ from data_modules.reading.dataset import Source, content_hash
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.shards import some_names
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
 

@@ -205,7 +205,8 @@ def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: st
         for note in job.check(cfg):
             print(f"note: {note}", file=sys.stderr)
         gc.enable()
-        with _environment(environment):
+        slow = {"FAITHKIT_FAST": "0"} if cfg.get("fast") is False else {}  # also for the processes that it starts
+        with _environment({**environment, **slow}):
             main(cfg)
 
     try:

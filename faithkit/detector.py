@@ -127,8 +127,8 @@ def detector_kinds() -> Mapping[str, DetectorKind]:
         own[name] = DetectorKind(
             name=name,
             target="faithkit_workflows.detectors.known:KnownLoader",
-            numbers_passages=known.reads == TAGGER,
-            marks_spans=known.reads == TAGGER,
+            numbers_passages=known.marks_spans,
+            marks_spans=known.marks_spans,
             is_packaged=True,
             passes_name=True,
         )

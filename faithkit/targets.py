@@ -8,14 +8,13 @@ Callers of the Python API are not restricted.
 
 import functools
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.plugins import DATASETS as ENTRY_POINTS
-from faithkit.plugins import OBJECT, object_name, plugin_names
+from faithkit.plugins import object_name, plugin_names
 
 TARGETS = (
     "critic.sequence.task.CriticTask",
@@ -32,6 +31,7 @@ TARGETS = (
 DATASETS = {
     "embedded": "data_modules.embedded.corpus.Embedded",
     "everyday": "data_modules.datasets.everyday.Everyday",
+    "agents": "data_modules.datasets.agents.Agents",
     "faithdial": "data_modules.datasets.faithdial.FaithDial",
     "faithcritic": "data_modules.datasets.faithdial.FaithCritic",
     "wow": "data_modules.datasets.wow.WizardOfWikipedia",
@@ -83,20 +83,36 @@ def check_names(config: Mapping[str, Any], named: Sequence[str], *, place: str |
 def named_in(overrides: Sequence[str], candidates: Mapping[str, Any]) -> list[str]:
     """Finds the classes and datasets of a configuration that the overrides of this command name."""
     names = {str(name) for found in (_targets(candidates), _datasets(candidates)) for _, name in found}
-    typed = " ".join(overrides)
-    return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", typed)]
+    return sorted(names & {name for text in _texts(overrides) for name in (text, object_name(text))})
 
 
 def find_outside_code(stored: Sequence[str]) -> str | None:
     """Finds an override in a stored command that may name code of another package."""
-    outsiders = plugin_names(ENTRY_POINTS) - DATASETS.keys()
-    words = "|".join(
-        ["_target_", r"^\+*extensions=", *(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in outsiders)]
-    )
-    for text in stored:
-        if re.search(words, text) or any(object_name(match[0]) for match in OBJECT.finditer(text)):
-            return shorten(text)
+    suspect = {"_target_", "extensions", *(plugin_names(ENTRY_POINTS) - DATASETS.keys())}
+    for override in stored:
+        texts = set(_texts([override]))
+        if not texts or texts & suspect or any(map(object_name, texts)):
+            return shorten(override)
     return None
+
+
+def _texts(overrides: Sequence[str]) -> Iterator[str]:
+    """Yields the parts of the keys, and every text within the values, of those overrides that can be parsed."""
+    from faithkit.settings.overrides import parse_overrides, sweep_values
+
+    for override in parse_overrides(overrides)[0]:
+        key = override.key_or_group
+        yield from key.split(".")
+        if override.is_sweep_override():
+            yield from _texts([f"{key}={value}" for value in sweep_values(override)])
+            continue
+        values = [override.value()]
+        while values:
+            value = values.pop()
+            values += [*value.keys(), *value.values()] if isinstance(value, Mapping) else []
+            values += value if isinstance(value, list) else []
+            if isinstance(value, str):
+                yield value
 
 
 def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -51,7 +51,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from rich.text import Text
 
     from data_modules.build import read_generation_inputs
-    from faithkit.fast.hardware import describe_runner
+    from faithkit.fast import describe_runner
     from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
     from faithkit.provenance.used_model import describe_model
     from faithkit.reports.report import Provenance, Report, leaks_table

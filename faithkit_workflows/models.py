@@ -14,7 +14,7 @@ from typing import Any
 
 from faithkit.cli import run_command
 from faithkit.errors import UserError, choice_hint
-from faithkit.published.known_detectors import LANGUAGE_MODELS, KnownDetector, known_detectors
+from faithkit.published.known_detectors import KnownDetector, KnownLanguageModel, known_detectors
 from faithkit.settings.config_files import CONFIGS, choices_of
 from faithkit.weights.local import LOCAL, known_models
 
@@ -105,8 +105,8 @@ def known_detail(known: KnownDetector) -> Iterator[str]:
     yield f"{known.name}: a detector of others; its figures were not measured here"
     yield from _lines("weights", f"{known.hub}, {known.parameters} (from the hub)")
     yield from _lines("licence", known.licence)
-    folder = f"{known.name}:http://HOST:8000/v1" if known.reads in LANGUAGE_MODELS else f"{known.name}:FOLDER"
-    yield from _lines("use with", f"checkpoint={known.name}, or checkpoint={folder}")
+    argument = "http://HOST:8000/v1" if isinstance(known, KnownLanguageModel) else "FOLDER"
+    yield from _lines("use with", f"checkpoint={known.name}, or checkpoint={known.name}:{argument}")
     yield from _lines("published", f"{known.figure} ({known.source})")
     yield from _lines("rule", known.rule)
 

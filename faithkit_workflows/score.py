@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: execution and counting, not the verdicts.
 MAY_CHANGE = (
-    *("abstain_at", "batch_tokens", "by", "fail_over", "num_resamples", "output", "save_every_num_rows", "save_texts"),
+    *(
+        "abstain_at",
+        "batch_tokens",
+        "by",
+        "escape_formulas",
+        "fail_over",
+        "num_resamples",
+        "output",
+        "save_every_num_rows",
+    ),
+    "save_texts",
 )
 GROUPS = ()
 log = logging.getLogger("faithkit")
@@ -108,7 +118,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     path = run.predictions / f"{name}.jsonl"
     loaded = with_threshold(load_checkpoint(config), config["threshold"], config["checkpoint"], config["aim"])
     log_models(loaded)
-    _judge(path, name, rows, loaded, config)
+    _judge(run, name, rows, loaded, config)
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     by, column = as_list(config["by"]), rows.found.label if rows.found else None
     counts = ShareCounter(by, column, unsure_from=getattr(loaded.detector, "unsure_from", None))
@@ -121,7 +131,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
 
     stored = (parse_prediction(row, f"{path}, line {line}") for line, row in read_numbered_jsonl(path))
     with record_output(run, config["output"]):
-        write_scored(output, rows, drop_unsure_labels(stored, config["abstain_at"]), count)
+        kept_labels = drop_unsure_labels(stored, config["abstain_at"])
+        write_scored(output, rows, kept_labels, count, escape_formulas=config["escape_formulas"])
     shares = counts.shares(num_resamples=config["num_resamples"])
     metrics = counts.metrics(shares, num_resamples=config["num_resamples"])
     table = counts.table(shares, grouped_by=rows.grouped_by)
@@ -157,20 +168,21 @@ def _show(line: str) -> None:
     log.info("%s", line, extra=FILE_ONLY)
 
 
-def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", config: Mapping[str, Any]) -> None:
+def _judge(run: "RunFolder", name: str, rows: "UserTable", loaded: "LoadedDetector", config: Mapping[str, Any]) -> None:
     """Writes a verdict for each row; verdicts of an interrupted run are kept."""
     from functools import partial
 
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
-    from faithkit_workflows.answering.write_answers import DetectorAnswerer, stream_answers
-    from faithkit_workflows.detectors.actions import WithActions
+    from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, stream_answers
 
+    path = run.predictions / f"{name}.jsonl"
     options: dict[str, Any] = {
         "chunk_size": config["save_every_num_rows"],
         "line_of": partial(to_line, texts=config["save_texts"]),
+        "made_by": describe_run(run, loaded.models),
     }
-    answerer = DetectorAnswerer(WithActions(loaded.detector))
+    answerer = DetectorAnswerer(loaded.detector)
     for _ in stream_answers(path, rows.examples, rows.num_examples, answerer, **options):
         pass
     write_origin(path, name, rows.examples, loaded.models)

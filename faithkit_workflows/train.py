@@ -100,7 +100,7 @@ def train(stage: "Stage") -> None:
     """Reads the data, trains, tests and reports one stage."""
     from data_modules.build import build_data
     from faithkit.environment import environment
-    from faithkit.fast.hardware import describe
+    from faithkit.fast import describe
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to, process_rank
     from faithkit.provenance.used_model import seen_before

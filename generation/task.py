@@ -20,10 +20,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.choices import MEASURED, OFFICIAL
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
-from faithkit.fast.packing import use_packed_attention
-from faithkit.fast.sequence_attention import replace_dropout
-from faithkit.fast.t5_layers import speed_up
+from faithkit.fast import accelerate_training, is_enabled, plan_batches
 from faithkit.records import Example
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
@@ -187,7 +184,7 @@ class GeneratorTask:
         with loading(self.options.weights) as source:
             self.tokenizer = load_tokenizer(source)
         self.new_tokens = add_markers(self.tokenizer, layout)
-        self.turns = TurnEncoder(self.tokenizer, layout, packed=self.options.packed)
+        self.turns = TurnEncoder(self.tokenizer, layout, packed=self.options.packed and is_enabled())
         encoder = objective.encoder(self.turns, self.turns)
         self.control = ControlEncoder(encoder, self.turns, control) if control else None
         self.encoder: Encoder = self.control or encoder
@@ -210,11 +207,7 @@ class GeneratorTask:
                 problem = f"model.{name} is {length}, but this model has {longest} places"
                 raise UserError(problem, place=options.weights, hint=f"set model.{name}={longest} or less")
         starts_with(model, self.tokenizer, self.turns.decoder_prefix)
-        if self.turns.is_packed and not use_packed_attention(model):
-            name = type(model).__name__
-            raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
-        speed_up(model)
-        replace_dropout(model)
+        accelerate_training(model, packed=self.turns.is_packed)
         if options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)

@@ -22,7 +22,7 @@ from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError, shorten
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import accelerate_training, is_enabled
 from faithkit.files.model_folder import read_sidecar, write_sealed
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Prompt
@@ -173,7 +173,7 @@ class JudgementEncoder(Encoder):
     Args:
         ask: The kind of reply.
         max_length: Tokens of both; the oldest turns are removed if they do not fit, knowledge and response never.
-        packed: Packs sequences without padding (`faithkit.fast.packing`).
+        packed: Packs sequences without padding (`faithkit.fast.Packing`).
         share_beginnings: Batches rows with the same knowledge and history together, and encodes this prefix once.
     """
 
@@ -264,7 +264,7 @@ class JudgeTask:
             template=template,
             ask=self.options.ask,
             max_length=self.options.max_length,
-            packed=self.options.packed,
+            packed=self.options.packed and is_enabled(),
             share_beginnings=self.options.share_beginnings,
         )
 
@@ -298,9 +298,7 @@ class JudgeTask:
             override(config, DROPOUTS, options.dropout)
             model = load_model(self.model_class, source, config=config)
             check_vocabulary(model, self.tokenizer, source)
-        if options.packed and not use_packed_attention(model):
-            name = type(model).__name__
-            raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
+        accelerate_training(model, packed=self.encoder.packed)
         if options.lora_rank is None:
             return model
         return add_adapters(

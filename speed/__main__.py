@@ -29,6 +29,7 @@ NAMES = (
     "serve_speed",
     "serve_peer_speed",
     "serve_memory",
+    "attack_speed",
     "verdict_speed",
     "growth_speed",
 )

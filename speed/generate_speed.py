@@ -22,7 +22,7 @@ import torch
 from transformers import GenerationConfig
 
 from data_modules.embedded.corpus import generate as generate_examples
-from faithkit.fast.hardware import place_model
+from faithkit.fast import place_model
 from faithkit.inference.decoding import Decoding, Engine, Prompt
 from faithkit.inference.text import LocalOptions
 from faithkit.inference.transformers_engine import TransformersEngine

@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_dir
 
 from data_modules.encoding.causal import causal_batch
 from data_modules.encoding.ragged import Ragged
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import accelerate_training
 from faithkit.settings.config_files import CONFIGS
 from faithkit.training.language_model import run_model, token_losses
 from faithkit.training.module import build_optimizer, parameter_groups
@@ -67,8 +67,7 @@ def _measure(title: str, options: Namespace) -> list[str]:
     gc.collect()  # the model before this one
     with device:
         model = kind(config)
-    if kind in CAUSAL:
-        use_packed_attention(model)
+    accelerate_training(model, packed=kind in CAUSAL)
     if block.get("lora_rank"):
         model = add_adapters(model, rank=block.lora_rank, alpha=block.lora_alpha, target_modules=block.lora_modules)
     if block.gradient_checkpointing:

@@ -61,19 +61,20 @@ def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length:
 
 def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int = 64) -> Path:
     """Writes a model as `root/<its hub name>`, and returns the folder; what it takes from elsewhere is its `base`."""
-    known = known_detectors()[name]
+    known: Any = known_detectors()[name]
+    head, labels = getattr(known, "head", ""), getattr(known, "labels", None)
     folder = root / known.hub
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     texts = list(texts)
-    if known.reads == "tagger":
+    if known.marks_spans:
         tokenizer = write_tokenizer(folder, "modernbert", texts, 8192)
         size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 8192, "local_attention": 64}
         ids = {f"{one}_token_id": tokenizer.pad_token_id for one in ("pad", "bos", "eos", "cls", "sep")}
         made = t.ModernBertConfig(**size, **ids)
         made.num_labels = 2
         t.ModernBertForTokenClassification(made).save_pretrained(folder)
-    elif known.reads == "first_token":
+    elif head == "first_token":
         model = _t5(folder, t.T5ForConditionalGeneration, texts, hidden_size)
         model.config.save_pretrained(folder)
         head = {"lm_head.weight": torch.randn_like(model.shared.weight) / 2}
@@ -81,7 +82,7 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
         stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         stored["tie_word_embeddings"] = stored.pop("scale_decoder_outputs")  # as Flan-T5 has it: a head of its own
         (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
-    elif known.reads == "t5_encoder":
+    elif head == "t5_encoder":
         base = _base(root, folder, known.base)
         model = _t5(base, t.T5ForTokenClassification, texts, hidden_size)
         model.config.save_pretrained(base)
@@ -91,19 +92,19 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
         code = {"AutoConfig": "configuration_hhem_v2.HHEMv2Config"}
         stored = {"model_type": "HHEMv2", "architectures": ["HHEMv2ForSequenceClassification"], "auto_map": code}
         (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
-    elif known.reads == "alignscore":
+    elif head == "alignscore":
         base = _base(root, folder, known.base)
         config = _roberta(base, texts, hidden_size)
         t.RobertaForMaskedLM(config).save_pretrained(base)
         _write_lightning(folder / known.file, config)
     elif "roberta" in known.hub.lower():
-        labels = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"} if known.labels else {0: "LABEL_0", 1: "LABEL_1"}
+        labels = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"} if labels else {0: "LABEL_0", 1: "LABEL_1"}
         config = _roberta(folder, texts, hidden_size)
         config.num_labels, config.id2label = len(labels), labels
         t.RobertaForSequenceClassification(config).save_pretrained(folder)
     else:
-        labels = {0: "contradiction", 1: "entailment", 2: "neutral"} if known.labels else {0: "LABEL_0", 1: "LABEL_1"}
-        tokenizer = write_tokenizer(folder, "deberta", texts, 512 if known.labels else 2048)
+        labels = {0: "contradiction", 1: "entailment", 2: "neutral"} if labels else {0: "LABEL_0", 1: "LABEL_1"}
+        tokenizer = write_tokenizer(folder, "deberta", texts, 512 if labels else 2048)
         size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 512, "pad_token_id": tokenizer.pad_token_id}
         size |= {"relative_attention": True, "position_buckets": 32, "pos_att_type": ["p2c", "c2p"]}
         size |= {"position_biased_input": False, "norm_rel_ebd": "layer_norm", "share_att_key": True}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from faithkit.published.known_detectors import CRITIC, LANGUAGE_MODELS, TAGGER, known_detectors
+from faithkit.published.known_detectors import KnownLanguageModel, PairClassifier, known_detectors
 from faithkit.records import Example, Turn, number_passages
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
@@ -41,11 +41,13 @@ def main() -> None:
         print(f"skipped: {PYTHON} or {CODE} is not set; hint: speed/peers/README.md", file=sys.stderr)
         return
     torch.set_num_threads(1)
-    names = options.names or [name for name, one in known_detectors().items() if one.reads not in LANGUAGE_MODELS]
+    names = options.names or [
+        name for name, one in known_detectors().items() if not isinstance(one, KnownLanguageModel)
+    ]
     short, long = make_rows(options.rows, join=False), make_rows(options.rows, join=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            rows = short if known_detectors()[name].reads == CRITIC else long
+            rows = short if isinstance(known_detectors()[name], PairClassifier) else long
             print(compare(name, Path(folder), rows, options.rounds, options.hidden_size), flush=True)
 
 
@@ -74,7 +76,7 @@ def make_rows(count: int, *, join: bool) -> list[dict[str, Any]]:
 def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidden_size: int) -> str:
     """Compares one detector, and describes the result in a line."""
     texts = [text for row in rows for text in (*row["passages"], row["question"] or "", row["response"])]
-    is_tagger = known_detectors()[name].reads == TAGGER
+    is_tagger = known_detectors()[name].marks_spans
     examples = []
     for row in rows:  # only a tagger reads their passages and their question
         knowledge = number_passages(row["passages"]) if is_tagger else "\n".join(row["passages"])

@@ -27,11 +27,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.fast.batch_planning import plan_batches
-from faithkit.fast.hardware import best_precision, keep_freed_memory
-from faithkit.fast.linear_layers import speed_up_linear_layers
-from faithkit.fast.packing import use_packed_attention
-from faithkit.fast.t5_layers import speed_up
+from faithkit.fast import accelerate, accelerate_training, best_precision, keep_freed_memory, plan_batches
 from faithkit.training.language_model import INPUTS, run_model, token_losses
 from faithkit.weights.resolve import resolve
 from generation.weights import load_generator
@@ -73,8 +69,8 @@ def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
         torch.manual_seed(0)
         model = LlamaForCausalLM(LlamaConfig(**HEADS, **LAYERS, vocab_size=len(tokenizer)))
     plain = copy.deepcopy(model)
-    use_packed_attention(model) if kind == CAUSAL else speed_up(model)
-    speed_up_linear_layers(model)
+    accelerate_training(model, packed=kind == CAUSAL)
+    accelerate(model)
     return model.train(), plain.train(), TurnEncoder(tokenizer, layout)
 
 

@@ -21,7 +21,7 @@ from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.fast.hardware import best_precision
+from faithkit.fast import best_precision
 from faithkit.records import Example
 from speed.gpu import gpu_name
 from speed.lettuce import (

@@ -25,7 +25,7 @@ from critic.weights import load_classifier
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.rows import ReadReport
-from faithkit.fast.hardware import computes_in_bf16
+from faithkit.fast import computes_in_bf16
 from faithkit.files.model_folder import write_folder
 from faithkit.records import Example
 from speed.gpu import gpu_name

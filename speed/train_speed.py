@@ -20,7 +20,7 @@ from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.fast.hardware import best_precision
+from faithkit.fast import best_precision
 from faithkit.records import LABELS, Example
 from faithkit.weights.resolve import resolve
 from speed.measure import BenchmarkParser, alternate, cpu_seconds, rates, require, table, write_results

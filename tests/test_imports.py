@@ -1,6 +1,7 @@
 """Imports run one way, and every module loads without the optional packages."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -38,6 +39,14 @@ def test_a_package_imports_those_below_it_alone() -> None:
     for path in MODULES:
         package = path.relative_to(ROOT).parts[0]
         assert path == face or imported(path) & set(ALLOWED) <= ALLOWED[package] | {package}, path
+
+
+def test_fast_code_is_reached_through_its_door_alone() -> None:
+    tests = ROOT / "tests"
+    inside = [ROOT / "faithkit" / "fast", tests / "faithkit" / "fast", tests / "critic" / "test_precision.py"]
+    for path in [*MODULES, *tests.rglob("*.py"), *(ROOT / "speed").rglob("*.py"), *ROOT.glob("*.py")]:
+        if not any(path.is_relative_to(part) for part in inside):
+            assert not re.search(r"^\s*(from|import) faithkit\.fast\.", path.read_text(), re.MULTILINE), path
 
 
 def folder_of(path: Path) -> str:

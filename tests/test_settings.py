@@ -1,11 +1,13 @@
 """The types of keys: every configuration is accepted, every accepted key is read, and lists agree with the code."""
 
 import re
+from dataclasses import fields
 from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from pydantic import ValidationError
 
 from faithkit.errors import UserError
 from faithkit.settings.check import read_settings
@@ -74,6 +76,15 @@ def test_every_choice_of_every_group_is_accepted(script: str, line: list[str]) -
     found = [problem.problem for problem in problems(script, *line, *needed)]
     expected = ("no CUDA device", "matplotlib", "is not read from the hub")  # by what this machine and the hub have
     assert not [problem for problem in found if not any(text in problem for text in expected)]
+
+
+@pytest.mark.parametrize("name", choices("objective"))
+def test_the_keys_of_an_objective_are_the_options_of_its_class(name: str) -> None:
+    block = compose("train", "model=t5", f"objective={name}").objective
+    kept = fields(resolve_name(block._target_).options_class())
+    assert set(block) == {"_target_", *(field.name for field in kept)}
+    with pytest.raises(ValidationError, match=r"objective\.invented"):
+        problems("train", "model=t5", f"objective={name}", "+objective.invented=1")
 
 
 def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:

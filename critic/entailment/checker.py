@@ -20,7 +20,7 @@ from critic.sequence.pair_odds import default_batch_tokens
 from data_modules.encoding.tokens import tokenize
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 from faithkit.packages import needs_package
 from faithkit.published.known_detectors import (
     BY_SENTENCES,
@@ -31,7 +31,7 @@ from faithkit.published.known_detectors import (
     THRESHOLD,
     TOKENS,
     WORDS,
-    KnownDetector,
+    WindowChecker,
     Windows,
 )
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
@@ -145,14 +145,14 @@ class EntailmentChecker:
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None chooses by the device.
     """
 
-    def __init__(self, known: KnownDetector, model: Any, tokenizer: Any, *, batch_tokens: int | None = None):
+    def __init__(self, known: WindowChecker, model: Any, tokenizer: Any, *, batch_tokens: int | None = None):
         self.known, self.model, self.tokenizer, self.threshold = known, model, tokenizer, THRESHOLD
         self.batch_tokens = arguments.read_count("batch_tokens", batch_tokens) or default_batch_tokens(model)
 
     @classmethod
     def load(
         cls,
-        known: KnownDetector,
+        known: WindowChecker,
         source: str,
         base: str = "",
         *,

@@ -1,10 +1,7 @@
-"""Loads entailment models and computes P(supported) of what they read; no code of a repository is run.
-
-Four heads: a classifier of one text, the first token of an encoder-decoder (MiniCheck's Flan-T5), the first state of a
-T5 encoder (HHEM), and AlignScore's classifier of a pair, which is a RoBERTa classifier under other names.
-"""
+"""Loads entailment models and computes P(supported) of what they read; no code of a repository is run."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,8 @@ from torch import Tensor
 
 from critic.runtime.model_inputs import pad_inputs
 from faithkit.errors import UserError
-from faithkit.fast.last_layer import first_token_only
-from faithkit.published.known_detectors import ALIGNSCORE, CLASSIFIER, FIRST_TOKEN, T5_ENCODER, KnownDetector
+from faithkit.fast import FIRST_TOKEN, accelerate
+from faithkit.published.known_detectors import WindowChecker
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -27,7 +24,30 @@ ALIGNSCORE_NAMES = {
 }
 
 
-def load_entailment_model(known: KnownDetector, source: str, base: str) -> tuple[Any, Any]:
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How an entailment model is loaded.
+
+    Args:
+        model: Its class in transformers.
+        names: New beginnings of the names of tensors that transformers does not find; others are left out.
+        num_labels: The number of its classes, if the weights are named otherwise.
+    """
+
+    model: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    num_labels: int = 0
+
+
+HEADS = {
+    "classifier": Head("AutoModelForSequenceClassification"),
+    "first_token": Head("AutoModelForSeq2SeqLM"),  # of an encoder-decoder, which writes one of two answers (MiniCheck)
+    "t5_encoder": Head("T5ForTokenClassification", {"t5.": "", "": ""}, 2),  # its first state (HHEM)
+    "alignscore": Head("RobertaForSequenceClassification", ALIGNSCORE_NAMES, 3),
+}
+
+
+def load_entailment_model(known: WindowChecker, source: str, base: str) -> tuple[Any, Any]:
     """Loads the model in fp32, and its tokenizer.
 
     Args:
@@ -40,32 +60,26 @@ def load_entailment_model(known: KnownDetector, source: str, base: str) -> tuple
     import_transformers()
     import transformers
 
+    head = HEADS[known.head]
+    kind = getattr(transformers, head.model)
     with loading(base or source) as place:
         tokenizer = load_tokenizer(place)
-        if known.reads in (T5_ENCODER, ALIGNSCORE):
+        if head.names:
             config = load_config(transformers.AutoConfig, place)
-        elif known.reads == CLASSIFIER:
-            model = load_model(transformers.AutoModelForSequenceClassification, place, pickled=True)
         else:
-            model = load_model(transformers.AutoModelForSeq2SeqLM, place, pickled=True)
-    if known.reads == T5_ENCODER:
-        config.num_labels = 2
-        tensors = _read_tensors(source, known.file or "model.safetensors")
-        renamed = {name.removeprefix("t5."): tensor for name, tensor in tensors.items()}
-        model = _fill(transformers.T5ForTokenClassification(config), renamed, source)
-    elif known.reads == ALIGNSCORE:
-        config.num_labels = 3
-        renamed = {}
-        for name, tensor in _read_tensors(source, known.file).items():
-            prefix = next((old for old in ALIGNSCORE_NAMES if name.startswith(old)), None)
-            if prefix and not name.endswith("position_ids"):  # a buffer of older versions
-                renamed[ALIGNSCORE_NAMES[prefix] + name.removeprefix(prefix)] = tensor
-        model = _fill(transformers.RobertaForSequenceClassification(config), renamed, source)
-    if known.reads != FIRST_TOKEN and model.config.num_labels <= known.supported:
+            model = load_model(kind, place, pickled=True)
+    if head.names:
+        config.num_labels, renamed = head.num_labels, {}
+        for name, tensor in _read_tensors(source, known.file or "model.safetensors").items():
+            prefix = next((old for old in head.names if name.startswith(old)), None)
+            if prefix is not None and not name.endswith("position_ids"):  # a buffer of older versions
+                renamed[head.names[prefix] + name.removeprefix(prefix)] = tensor
+        model = _fill(kind(config), renamed, source)
+    if (len(known.answers) or model.config.num_labels) <= known.supported:
         problem = f"{known.name} has a class {known.supported}, and these weights have {model.config.num_labels}"
         raise UserError(problem, place=source, hint=f"name a copy of {known.hub}")
     check_vocabulary(model, tokenizer, source)
-    return first_token_only(model.eval()), tokenizer
+    return accelerate(model.eval(), FIRST_TOKEN), tokenizer
 
 
 def _read_tensors(source: str, file: str) -> dict[str, Tensor]:
@@ -111,14 +125,12 @@ def _fill(model: Any, tensors: Mapping[str, Tensor], source: str) -> Any:
 
 
 @torch.inference_mode()
-def support(known: KnownDetector, model: Any, rows: list[list[int]], pad_id: int) -> NDArray[np.float64]:
+def support(known: WindowChecker, model: Any, rows: list[list[int]], pad_id: int) -> NDArray[np.float64]:
     """Computes P(supported) of a batch of token ids."""
-    inputs = pad_inputs(rows, pad_id, model.device)
-    if known.reads == FIRST_TOKEN:
-        start = torch.full((len(rows), 1), model.config.decoder_start_token_id, device=model.device)
-        logits = model(**inputs, decoder_input_ids=start).logits[:, 0, list(known.answers)]
-    elif known.reads == T5_ENCODER:
-        logits = model(**inputs).logits[:, 0]
-    else:
-        logits = model(**inputs).logits
+    inputs = pad_inputs(rows, pad_id, model)
+    if known.answers:
+        inputs["decoder_input_ids"] = torch.full((len(rows), 1), model.config.decoder_start_token_id).to(model.device)
+    logits = model(**inputs).logits
+    logits = logits[:, 0] if logits.ndim == 3 else logits  # of the first token
+    logits = logits[:, list(known.answers)] if known.answers else logits
     return logits.double().softmax(-1)[:, known.supported].cpu().numpy()

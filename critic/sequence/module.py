@@ -15,12 +15,11 @@ from torch import Tensor
 from critic.auxiliary_losses import TokenHead, auxiliary_loss, overlap_targets
 from critic.encoder_module import EncoderModule
 from critic.sequence.options import CriticOptions
-from critic.weights import first_position, load_classifier
+from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.pair_encoder import RESPONSE
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
-from faithkit.fast.last_layer import first_token_only, reads_first_token
-from faithkit.fast.packing import allow_packed_attention, pack_rows
+from faithkit.fast import EVERY_TOKEN, FIRST_TOKEN, accelerate_training, pack_inputs
 from faithkit.metrics.classification import score_validation
 from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
@@ -81,17 +80,16 @@ class CriticModule(EncoderModule[CriticOptions]):
         seed: int = 0,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        self.set_up(load_classifier(options.weights, dropout=options.dropout, seed=seed))
+        model = load_classifier(options.weights, dropout=options.dropout, seed=seed)
+        needs_tokens = options.reads_tokens or options.support_weight or options.span_weight
+        accelerate_training(model, EVERY_TOKEN if needs_tokens else FIRST_TOKEN)
+        self.set_up(model)
         if options.freeze_encoder:
             self.freeze_encoder()
         if options.span_weight:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
                 self.span_head = TokenHead(self.model.config.hidden_size)
-        needs_tokens = options.reads_tokens or self.support is not None or self.span_head is not None
-        self.packs = not needs_tokens and reads_first_token(self.model) and allow_packed_attention(self.model)
-        if self.packs:
-            first_token_only(self.model)
         self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
@@ -99,10 +97,8 @@ class CriticModule(EncoderModule[CriticOptions]):
         return self._run(batch).logits
 
     def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
-        inputs: dict[str, Any] = {name: batch[name] for name in MODEL_INPUTS if name in batch}
-        if self.packs and (self.device.type == "cpu" or torch.is_autocast_enabled("cuda")):
-            inputs = pack_rows(inputs, first_position(self.model))
-        return self.model(**inputs, **options)
+        inputs = {name: batch[name] for name in MODEL_INPUTS if name in batch}
+        return self.model(**pack_inputs(self.model, inputs), **options)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         if self.options.evidence_alone:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.logistic import linear
-from critic.runtime.model_inputs import pack_inputs, to_inputs
+from critic.runtime.model_inputs import to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
-from faithkit.fast.batch_planning import plan_batches
-from faithkit.fast.packing import HALVES, NAME_OF_BOTH
+from faithkit.fast import Batch, run_batches
 
 PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together
 # Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
@@ -56,24 +55,20 @@ def column_odds(
     return linear(features, tuple(weights)) if weights else features[:, 0]
 
 
-@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def window_logits(
     model: Any, encoder: PairEncoder, columns: Mapping[str, Any], batch_tokens: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Computes the logits of every window [windows, classes], and the row that each belongs to [windows]."""
     windows = encoder.windows(columns)
-    logits = np.empty((len(windows), model.config.num_labels), np.float32)
-    batches = plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None)
-    # On a GPU in half precision one kernel takes rows of all lengths.
-    packs = model.device.type == "cuda" and model.dtype in HALVES and model.config._attn_implementation == NAME_OF_BOTH
-    computed: list[Tensor] = []
-    for rows in batches:
+
+    def run(rows: Batch) -> Tensor:
         batch = encoder.collate_windows(columns, windows.take(rows))
-        inputs = pack_inputs(batch, model) if packs else to_inputs(batch, model.device)
-        computed.append(model(**inputs).logits.float())
-    # Read after the last batch has started, so that a GPU does not wait between batches.
-    for rows, part in zip(batches, computed, strict=True):
-        logits[rows] = part.cpu().numpy()
+        found: Tensor = model(**to_inputs(batch, model, can_pack=True)).logits
+        return found
+
+    logits = np.empty((len(windows), model.config.num_labels), np.float32)
+    for rows, part in run_batches(windows.lengths, batch_tokens, run):
+        logits[rows] = part
     return logits, windows.row
 
 

@@ -25,8 +25,7 @@ from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
-from faithkit.fast.last_layer import first_token_only, reads_first_token
-from faithkit.fast.packing import allow_packed_attention
+from faithkit.fast import FIRST_TOKEN, accelerate
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.
@@ -192,10 +191,8 @@ class Critic:
             whole=settings.reads_tokens,
             max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
-        if loaded.model.device.type == "cuda" and reads_first_token(loaded.model):
-            allow_packed_attention(loaded.model)
         return cls(
-            first_token_only(loaded.model),
+            accelerate(loaded.model, FIRST_TOKEN),
             encoder,
             settings.calibration,
             batch_tokens=batch_tokens,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from faithkit.errors import UserError
-from faithkit.fast.linear_layers import missing_rows
+from faithkit.fast import missing_rows
 from faithkit.files.jsonl import read_strict_json
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"

@@ -17,7 +17,7 @@ from critic.tagger.windows import answer_places, best_windows, log_odds, run_mod
 from critic.weights import load_classifier
 from data_modules.encoding.offsets import UNTYPED_TAG
 from faithkit.errors import UserError
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import accelerate_training, is_enabled
 from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
@@ -101,9 +101,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
             attention_dropout=options.attention_dropout,
             seed=seed,
         )
-        if options.packed and not options.token_support and not use_packed_attention(model):
-            name = type(model).__name__
-            raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
+        accelerate_training(model, packed=options.packed and is_enabled() and not options.token_support)
         self.set_up(model)
         if options.token_support:
             self.freeze_encoder()

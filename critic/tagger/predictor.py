@@ -35,8 +35,7 @@ from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
-from faithkit.fast.answer_layers import keep_answers
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import ANSWERS, accelerate, is_packed
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
@@ -130,13 +129,12 @@ class Tagger:
         onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
-        packed = not onnx and not settings.token_support and use_packed_attention(loaded.model)
-        if packed:
-            keep_answers(loaded.model)
+        if not onnx and not settings.token_support:
+            accelerate(loaded.model, ANSWERS)
         encoder = SpanEncoder(
             tokenizer=loaded.tokenizer,
             max_length=settings.max_length,
-            packed=packed,
+            packed=is_packed(loaded.model),
             max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
         tagger = cls(

@@ -21,6 +21,7 @@ from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
+from faithkit.fast import is_enabled
 from faithkit.records import SPAN_TYPES, Example, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
@@ -49,7 +50,7 @@ class TaggerTask:
         self.encoder = SpanEncoder(
             tokenizer=self.tokenizer,
             max_length=self.options.max_length,
-            packed=self.options.packed and not self.options.token_support,
+            packed=self.options.packed and is_enabled() and not self.options.token_support,
             max_windows=self.options.train_windows,
         )
         self.reader = replace(self.encoder, max_windows=self.options.max_windows)

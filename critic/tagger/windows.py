@@ -12,12 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.weights import first_position
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.span_encoder import SpanEncoder
-from faithkit.fast.answer_layers import answer_stretches, fill_inputs, places_between
-from faithkit.fast.batch_planning import plan_batches
-from faithkit.fast.packing import Packing
+from faithkit.fast import Batch, Packing, first_position, places_between, plan_answers, run_batches
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
@@ -63,7 +60,6 @@ def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
     return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")  # [tokens]
 
 
-@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def token_logits(
     model: Any, encoder: SpanEncoder, columns: Mapping[str, Any], batch_tokens: int
 ) -> NDArray[np.float32]:
@@ -73,32 +69,30 @@ def token_logits(
         columns: Columns of `SpanEncoder`.
         batch_tokens: Tokens of a batch; windows of similar lengths are batched together.
     """
-    computed, tokens = [torch.zeros(0, model.config.num_labels)], [np.zeros(0, np.int64)]
-    windows = encoder.windows(columns)
-    for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
+    windows, tokens = encoder.windows(columns), [np.zeros(0, np.int64)]
+
+    def run(rows: Batch) -> Tensor:
         batch = encoder.collate_windows(columns, windows.take(np.sort(rows)))
-        inputs = {name: torch.from_numpy(array) for name, array in batch.items()}
-        computed.append(_answer_logits(model, inputs).float())
         tokens.append(batch["token"])
-    # Read after the last batch has started, so that a GPU does not wait between batches.
-    read = torch.cat([logits.cpu() for logits in computed]).numpy()  # [positions, classes]
+        return _answer_logits(model, {name: torch.from_numpy(array) for name, array in batch.items()})
+
+    none = np.zeros((0, model.config.num_labels), np.float32)
+    read = np.concatenate([none, *(part for _, part in run_batches(windows.lengths, batch_tokens, run))])
     odds, token = (torch.from_numpy(each) for each in (exact_log_odds(read), np.concatenate(tokens)))
-    best = best_windows(odds, token, len(columns["start"].values)).numpy()
+    best = best_windows(odds, token, len(columns["start"].values)).numpy()  # places in `read` [positions, classes]
     return np.concatenate([read, np.full_like(read, np.nan, shape=(1, read.shape[1]))])[best]
 
 
 def _answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """Computes the logits of the answers' tokens [positions, classes].
-
-    What the layers read is planned on the CPU, so that a GPU is not asked for each length.
-    """
+    """Computes the logits of the answers' tokens [positions, classes]."""
     if "window_lengths" in batch:
         size = batch["window_lengths"]
         begin, end = batch["bounds"].unbind(1)[2:]
         row = size.cumsum(0) - size
-        if stretches := answer_stretches(model, size.tolist(), begin - row, end - row):
-            inputs = _move(fill_inputs(model, batch), model.device)
-            return run_model(model, inputs, stretches=stretches).logits[0, : int((end - begin).sum())]
+        filled, stretches = plan_answers(model, batch, size, begin - row, end - row)
+        if stretches:
+            logits: Tensor = run_model(model, _move(filled, model.device), stretches=stretches).logits
+            return logits[0, : int((end - begin).sum())]
     logits = run_model(model, _move(batch, model.device)).logits.flatten(0, 1)
     return logits[answer_places(batch).to(logits.device)]
 

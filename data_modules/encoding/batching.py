@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from data_modules.encoding.encoder import Columns, Encoder, Subset, merge_rows, take_rows
-from faithkit.fast.batch_planning import Batch, plan_batches
+from faithkit.fast import Batch, plan_batches
 
 PADDING_ROW = -1  # the row of a share that would be empty: every process must run every step
 

@@ -34,7 +34,7 @@ class SpanEncoder(Encoder):
 
     Args:
         max_length: Tokens of a window, special tokens counted.
-        packed: Windows one behind the other without padding (`faithkit.fast.packing`), instead of padded.
+        packed: Windows one behind the other without padding (`faithkit.fast.Packing`), instead of padded.
         max_windows: Of a longer context, read this many windows for each part of the answer, made of the parts of the
             context that share most tokens with it (`data_modules.encoding.window_choice`). None reads all.
     """

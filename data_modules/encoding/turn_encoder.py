@@ -43,7 +43,7 @@ class TurnEncoder(Encoder):
 
     Args:
         tokenizer: With the markers in it (`add_markers`).
-        packed: Causal sequences one behind the other without padding (`faithkit.fast.packing`), instead of padded.
+        packed: Causal sequences one behind the other without padding (`faithkit.fast.Packing`), instead of padded.
         limit: The setting that is named in the error of an example that does not fit `layout.max_length`.
     """
 

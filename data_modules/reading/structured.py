@@ -1,10 +1,11 @@
 """Renders the results of tools (JSON, CSV, Markdown tables) as lines of text that detectors can compare.
 
-Each record becomes one line that begins with its path in the result, so that the evidence of a mark names its place:
+Each record becomes one line that begins with its path in the result, so that the evidence of a mark names its place.
+Numbers get the unit that their field or a field `currency` names; a time is divided from its date.
 
->>> print(render('{"order": {"id": "A-113", "items": [{"name": "Mug", "unit_price": 12.5}]}}'))
-order: id: A-113.
-order.items[0]: name: Mug, unit price: 12.5.
+>>> print(render('{"order": {"id": "A-1", "sent": "2026-05-03T08:00", "items": [{"name": "Mug", "weight_kg": 0.3}]}}'))
+order: id: A-1, sent: 2026-05-03 08:00.
+order.items[0]: name: Mug, weight: 0.3 kg.
 
 Prose, code and logs stay as they are.
 """
@@ -22,6 +23,16 @@ MAX_STRUCTURED = 5_000_000  # characters: a longer text is read as prose
 _RULE = re.compile(r"\|?\s*:?-{3,}:?\s*(?:\|\s*:?-{3,}:?\s*)*\|?\s*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ENDS = (".", "!", "?")
+_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(?::\d{2}(?:\.\d+)?)?(Z|[+-]\d{2}:\d{2})?")
+# Units at the end of a field's name, as they are written behind a number.
+_UNITS = {
+    **{name: name for name in "kb mb gb tb km cm mm kg mg ml seconds minutes hours days weeks months years".split()},
+    **{"eur": "euros", "usd": "dollars", "gbp": "pounds", "percent": "%", "pct": "%", "kmh": "km/h", "c": "°C"},
+    **{"f": "°F", "ms": "ms", "sec": "seconds", "secs": "seconds", "min": "minutes", "mins": "minutes"},
+    **{"hrs": "hours", "m": "m", "g": "g", "l": "litres"},
+}
+_AMOUNTS = frozenset("total subtotal price amount balance cost sum fee value tax due paid".split())
+_SHARES = frozenset("chance probability share ratio fraction coverage charge progress confidence humidity".split())
 
 
 def render(text: str) -> str:
@@ -68,7 +79,8 @@ def _records(value: Any, path: str, depth: int) -> Iterator[str]:
     elif isinstance(value, Mapping):
         plain = {name: one for name, one in value.items() if not isinstance(one, Mapping | list)}
         if plain:
-            yield _line(path, ", ".join(f"{_words(name)}: {_text(one)}" for name, one in plain.items()))
+            currency = _UNITS.get(str(value.get("currency")).lower(), "")
+            yield _line(path, ", ".join(_field(name, one, currency) for name, one in plain.items()))
         for name, one in value.items():
             if isinstance(one, Mapping | list):
                 yield from _records(one, f"{path}.{name}" if path else str(name), depth + 1)
@@ -90,10 +102,25 @@ def _line(path: str, text: str) -> str:
     return whole if whole.endswith(_ENDS) else f"{whole}."
 
 
+def _field(name: Any, value: Any, currency: str) -> str:
+    """Writes `name: value`, a number with its unit or in percent."""
+    words, text = _words(name), _text(value)
+    if isinstance(value, bool) or not re.fullmatch(r"-?\d+(\.\d+)?", text):
+        return f"{words}: {text}" if words else text
+    *before, last = words.split() or [""]
+    if before and last in _UNITS:
+        return f"{' '.join(before)}: {text} {_UNITS[last]}"
+    if currency and _AMOUNTS & {*before, last}:
+        return f"{words}: {text} {currency}"
+    if 0 < float(text) < 1 and _SHARES & {*before, last}:
+        return f"{words}: {text} ({100 * float(text):.3g}%)"
+    return f"{words}: {text}"
+
+
 def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
-    return value.strip() if isinstance(value, str) else str(value)
+    return _TIME.sub(r"\1 \2\3", value.strip()) if isinstance(value, str) else str(value)
 
 
 def _words(name: Any) -> str:
@@ -110,7 +137,7 @@ def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     header, *body = rows
     lines = []
     for number, row in enumerate(body, start=1):
-        cells = [f"{_words(name)}: {cell}" if name else cell for name, cell in zip(header, row, strict=False) if cell]
+        cells = [_field(name, cell, "") for name, cell in zip(header, row, strict=False) if cell]
         lines.append(_line(f"row {number}", ", ".join([*cells, *row[len(header) :]])))
     return lines
 

@@ -16,11 +16,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.activations import GELUActivation
 
 from faithkit.fast.last_layer import FAMILIES
 from faithkit.fast.linear_layers import OneDnnLinear, missing_rows, multiply
-from faithkit.fast.packing import Packing, packed_attention
+from faithkit.fast.packing import Packing, packed_attention, places_between
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,25 @@ def keep_answers(model: Any) -> Any:
     return model
 
 
-def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Tensor) -> list[Stretch]:
-    """Plans what each replaced layer reads, the last layer last; empty for a model that was not changed.
+def plan_answers(
+    model: Any, batch: Mapping[str, Tensor], lengths: Tensor, begin: Tensor, end: Tensor
+) -> tuple[dict[str, Tensor], list[Stretch]]:
+    """Plans what each replaced layer reads, on the CPU, so that a GPU is not asked for each length.
 
     Args:
-        lengths: Tokens of each window.
+        batch: The packed inputs.
+        lengths: Tokens of each window [windows].
         begin: The place in its window at which the answer begins [windows].
         end: And ends.
+
+    Returns:
+        The inputs, filled to the number of tokens that the layers expect, and the stretches that the model takes as
+        `stretches`, the last layer last; none for a model that was not changed.
     """
+    per_token = ("input_ids", "position_ids", "token_type_ids")
+    filled = {name: _fill(model, side) if name in per_token else side for name, side in batch.items()}
     layers = [layer for layer in _layers(model) if isinstance(layer, (BertAnswerLayer, ModernBertAnswerLayer))]
-    size, device = torch.tensor(lengths), model.device
+    size, device = lengths, model.device
     stretches: list[Stretch] = []
     row = size.cumsum(0) - size  # the place of each window in the row
     for layer in reversed(layers):
@@ -78,13 +86,7 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
             packing = stretches[-1].packing  # with its biases
         stretches.append(Stretch(packing, inputs, kept))
         begin, end = first, last
-    return stretches[::-1]
-
-
-def fill_inputs(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Fills the model's inputs to the number of tokens that its layers expect."""
-    per_token = ("input_ids", "position_ids", "token_type_ids")
-    return {name: _fill(model, side) if name in per_token else side for name, side in batch.items()}
+    return filled, stretches[::-1]
 
 
 def _fill(model: Any, side: Tensor) -> Tensor:
@@ -97,13 +99,6 @@ def _fill(model: Any, side: Tensor) -> Tensor:
 def _layers(model: Any) -> Any:
     encoder = getattr(model.base_model, "encoder", model.base_model)
     return getattr(encoder, "layer", getattr(encoder, "layers", ()))
-
-
-def places_between(begin: Tensor, end: Tensor) -> Tensor:
-    """Concatenates the ranges `begin` to `end` of each window."""
-    size = end - begin
-    starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
-    return starts + torch.arange(len(starts), device=begin.device)
 
 
 class BertAnswerLayer(nn.Module):
@@ -196,7 +191,7 @@ def compute_gated(linear: Any, states: Tensor, activation: nn.Module) -> Tensor:
 
     oneDNN computes the activation of a product that is still in the cache.
     """
-    if type(linear) is not OneDnnLinear or not isinstance(activation, GELUActivation) or torch.is_grad_enabled():
+    if type(linear) is not OneDnnLinear or type(activation).__name__ != "GELUActivation" or torch.is_grad_enabled():
         hidden, gate = linear(states).chunk(2, dim=-1)
         gated: Tensor = activation(hidden) * gate
         return gated

@@ -1,7 +1,12 @@
-"""Plans batches of sequences with similar lengths, so that there is almost no padding."""
+"""Plans batches of sequences with similar lengths, so that there is almost no padding, and runs models on them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from faithkit.errors import UserError
 
@@ -60,3 +65,35 @@ def plan_batches(
     if rng is not None:
         rng.shuffle(batches)
     return batches
+
+
+@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
+def run_batches(
+    lengths: NDArray[Any], batch_tokens: int, run: Callable[[Batch], Tensor]
+) -> list[tuple[Batch, NDArray[np.float32]]]:
+    """Runs a model on sequences in batches of similar lengths; returns each batch's sequences and outputs, in fp32.
+
+    Args:
+        lengths: Tokens of each sequence.
+        batch_tokens: Tokens of a batch, including padding.
+        run: Computes the outputs of the sequences with these numbers.
+    """
+    batches = plan_batches(lengths.astype(np.int32), None, batch_tokens, None)
+    computed = [run(batch).float() for batch in batches]
+    # Read after the last batch has started, so that a GPU does not wait between batches.
+    return [(batch, output.cpu().numpy()) for batch, output in zip(batches, computed, strict=True)]
+
+
+def pad_rows(ids: Sequence[NDArray[np.int32]], device: Any, pad_id: int | None = None) -> tuple[Tensor, Tensor]:
+    """Pads token ids; returns them and which of them are no padding [B, width].
+
+    Args:
+        pad_id: Pads on the right with this token. Without it each row is padded on the left with its first token,
+            because the repetition penalty of transformers counts padding as text.
+    """
+    lengths, columns = np.array([len(row) for row in ids]), np.arange(max(len(row) for row in ids))
+    is_token = columns >= len(columns) - lengths[:, None] if pad_id is None else columns < lengths[:, None]
+    fill = [row[0] if pad_id is None else pad_id for row in ids]
+    padded = np.repeat(np.array(fill, np.int64)[:, None], len(columns), axis=1)
+    padded[is_token] = np.concatenate(ids)
+    return torch.from_numpy(padded).to(device), torch.from_numpy(is_token).to(device)

@@ -23,6 +23,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput
 
+from faithkit.fast.batch_planning import pad_rows
+
 SPARE_COLUMNS = 64  # columns (tokens) allocated in advance
 GROUPED = "faithkit_grouped"
 
@@ -163,22 +165,35 @@ class CausalState:
     Args:
         cache: Keys and values [B, heads, width, size] of every layer.
         lengths: Tokens of each row so far, including the prompt [B]; 0 for a finished row.
+
+    Attributes:
+        can_refill: New texts can take the rows of finished ones.
+        can_share: Texts can continue a prefix that is read once.
+        can_join: The rows of several states can become one.
     """
+
+    can_refill = can_share = can_join = True
 
     def __init__(self, cache: GrowingCache, lengths: Tensor):
         self.cache, self.lengths = cache, lengths
 
     @classmethod
     def read(
-        cls, model: Any, ids: Sequence[NDArray[np.int32]], prefix: "CausalState | None" = None
+        cls,
+        model: Any,
+        ids: Sequence[NDArray[np.int32]],
+        pad_id: int,
+        decoder_prefix: Sequence[int],
+        prefix: "CausalState | None" = None,
     ) -> tuple["CausalState", Tensor]:
-        """Reads texts of similar lengths in one pass.
+        """Reads prompts of similar lengths in one pass.
 
         Args:
-            prefix: A single row, which stays unchanged: the texts continue it.
+            decoder_prefix: Tokens that every text of an encoder-decoder begins with.
+            prefix: A single row, which stays unchanged: the prompts continue it.
 
         Returns:
-            A state with a row for each text, and the next tokens' logits [texts, V].
+            A state with a row for each prompt, and the next tokens' logits [prompts, V].
         """
         tokens, new = pad_rows(ids, model.device)
         lengths, done, cache = new.sum(1), prefix.cache.width if prefix else 0, GrowingCache()
@@ -250,6 +265,9 @@ class Seq2SeqState(CausalState):
         crossed: Keys and values of the cross-attention, B rows, which never change.
     """
 
+    # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
+    can_refill = can_share = False
+
     def __init__(
         self,
         cache: GrowingCache,
@@ -262,14 +280,19 @@ class Seq2SeqState(CausalState):
         self.hidden, self.readable, self.crossed = hidden, readable, crossed
 
     @classmethod
-    def encode(
-        cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
+    def read(
+        cls,
+        model: Any,
+        ids: Sequence[NDArray[np.int32]],
+        pad_id: int,
+        decoder_prefix: Sequence[int],
+        prefix: CausalState | None = None,
     ) -> tuple["Seq2SeqState", Tensor]:
-        """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
+        """Encodes prompts of similar lengths, and decodes `decoder_prefix`; there is no shared prefix."""
         hidden, readable = encode_prompts(model, ids, pad_id)
         lengths = torch.zeros(len(ids), dtype=torch.long, device=model.device)
         state = cls(GrowingCache(), lengths, hidden, readable, GrowingCache(spare=0))
-        begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
+        begin = torch.tensor([list(decoder_prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
@@ -310,25 +333,74 @@ class Seq2SeqState(CausalState):
         )
 
 
+class PlainState:
+    """The state as transformers keeps it, with padded prompts, its cache and its attention; all rows begin together.
+
+    It has the interface of `CausalState`, and takes any model.
+
+    Args:
+        model_inputs: What the model reads again at every token: the mask of all columns, or of an encoder-decoder the
+            encoder's output and its mask.
+    """
+
+    can_refill = can_share = can_join = False
+
+    def __init__(self, model_inputs: dict[str, Any]):
+        self.model_inputs, self.cache = model_inputs, None
+
+    @classmethod
+    def read(
+        cls,
+        model: Any,
+        ids: Sequence[NDArray[np.int32]],
+        pad_id: int,
+        decoder_prefix: Sequence[int],
+        prefix: None = None,
+    ) -> tuple["PlainState", Tensor]:
+        """Reads prompts, and decodes the beginning of every text; returns their state and the logits [B, V]."""
+        tokens, mask = pad_rows(ids, model.device, pad_id if decoder_prefix else None)
+        if not decoder_prefix:
+            state = cls({"attention_mask": mask.long()})
+            return state, state._run(model, input_ids=tokens)
+        hidden = model.get_encoder()(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        state = cls({"encoder_outputs": BaseModelOutput(last_hidden_state=hidden), "attention_mask": mask.long()})
+        begin = torch.tensor([list(decoder_prefix)], device=model.device).expand(len(ids), -1)
+        return state, state._run(model, decoder_input_ids=begin)
+
+    def _run(self, model: Any, **tokens: Tensor) -> Tensor:
+        mask = self.model_inputs["attention_mask"]
+        if "input_ids" in tokens:  # rows are padded on the left
+            places = (mask.cumsum(1) - 1).clamp_min(0)
+            tokens["position_ids"] = places[:, -tokens["input_ids"].shape[1] :]
+        output = model(**self.model_inputs, **tokens, past_key_values=self.cache, use_cache=True)
+        self.cache = output.past_key_values
+        return output.logits[:, -1]
+
+    def step(self, model: Any, tokens: Tensor) -> Tensor:
+        """Adds a token to each row [B]; returns the next tokens' logits [B, V]."""
+        if model.config.is_encoder_decoder:
+            return self._run(model, decoder_input_ids=tokens[:, None])
+        mask = self.model_inputs["attention_mask"]
+        self.model_inputs["attention_mask"] = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+        return self._run(model, input_ids=tokens[:, None])
+
+    def forget(self, rows: Tensor) -> None:
+        """Finished rows stay in the batch until `select` drops them."""
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps these rows in this order; a row may occur several times."""
+        inputs = self.model_inputs
+        inputs["attention_mask"] = inputs["attention_mask"][rows]
+        if "encoder_outputs" in inputs:
+            inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=inputs["encoder_outputs"][0][rows])
+        assert self.cache is not None
+        self.cache.batch_select_indices(rows)
+
+
 def encode_prompts(model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple[Tensor, Tensor]:
     """Encodes prompts; returns the encoder's output [B, L, H], and which of its positions are not padding [B, L]."""
     tokens, readable = pad_rows(ids, model.device, pad_id)
     return model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state, readable
-
-
-def pad_rows(ids: Sequence[NDArray[np.int32]], device: Any, pad_id: int | None = None) -> tuple[Tensor, Tensor]:
-    """Pads token ids; returns them and which of them are no padding [B, width].
-
-    Args:
-        pad_id: Pads on the right with this token. Without it each row is padded on the left with its first token,
-            because the repetition penalty of transformers counts padding as text.
-    """
-    lengths, columns = np.array([len(row) for row in ids]), np.arange(max(len(row) for row in ids))
-    is_token = columns >= len(columns) - lengths[:, None] if pad_id is None else columns < lengths[:, None]
-    fill = [row[0] if pad_id is None else pad_id for row in ids]
-    padded = np.repeat(np.array(fill, np.int64)[:, None], len(columns), axis=1)
-    padded[is_token] = np.concatenate(ids)
-    return torch.from_numpy(padded).to(device), torch.from_numpy(is_token).to(device)
 
 
 def visible_columns(lengths: Tensor, width: int) -> Tensor:

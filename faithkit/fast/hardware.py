@@ -1,8 +1,15 @@
-"""Chooses the fastest precision of the hardware, casts models to bf16, and describes models and devices."""
+"""Knows the hardware and the installed torch: whether fast paths are used, precisions, models on devices.
+
+Where torch lacks a private operator that a fast path needs, or it computes something else, models run as in
+transformers.
+"""
 
 import ctypes
+import logging
+import os
 import sys
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from platform import machine
 from typing import Any
@@ -10,10 +17,74 @@ from typing import Any
 import torch
 
 from faithkit.arguments import read_choice
+from faithkit.errors import shorten
 from faithkit.settings.types import PRECISIONS
 
+SWITCH = "FAITHKIT_FAST"  # the environment variable, which `fast=false` sets for a command and its processes
 X86 = ("x86_64", "AMD64")  # names of `platform.machine`
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+
+log = logging.getLogger("faithkit")
+
+
+def is_enabled() -> bool:
+    """Whether optimised paths are used. With FAITHKIT_FAST=0 or `fast=false` models run as in transformers."""
+    return os.environ.get(SWITCH, "1").lower() not in ("0", "false")
+
+
+# Private operators, by their names below `torch`, and what needs each.
+OPERATORS = {
+    "ops.mkldnn._linear_pointwise": "linear layers and packed attention on a CPU",
+    "ops.mkldnn._is_mkldnn_bf16_supported": "bf16 on a CPU",
+    "cpu._is_amx_tile_supported": "attention on a CPU with AMX",
+    "cpu._is_avx512_bf16_supported": "bf16 on a CPU without AMX",
+    "ops.aten.native_layer_norm_backward": "norms of T5 in training",
+    "ops.aten._flash_attention_forward": "packed attention on a GPU",
+    "ops.onednn.qlinear_pointwise": "int8",  # and qlinear_prepack
+}
+
+
+def _computes_as_expected(name: str) -> bool:
+    """Calls an operator as faithkit does, on a few numbers; raises what it raises."""
+    operator = attrgetter(name)(torch)
+    ones, rows = torch.ones(2, 1), torch.arange(8.0).view(2, 4)
+    if name == "ops.mkldnn._linear_pointwise":
+        return torch.equal(operator(rows, rows, None, "none", [], "none"), rows @ rows.t())
+    if name == "ops.aten.native_layer_norm_backward":
+        options = [4], 0 * ones, ones, torch.ones(4), None, [True, True, False]
+        expected = rows - rows.mean(1, keepdim=True) - rows * (rows * rows).mean(1, keepdim=True)
+        return torch.equal(operator(rows, rows, *options)[0], expected)
+    if name == "ops.aten._flash_attention_forward":
+        state, bounds = torch.ones(4, 1, 8, dtype=torch.bfloat16).cuda(), torch.tensor([0, 4], dtype=torch.int32).cuda()
+        window = {"scale": None, "window_size_left": -1, "window_size_right": -1}
+        found = operator(state, state, state, bounds, bounds, 4, 4, 0.0, False, False, **window)[0]
+        return torch.equal(found, state)
+    if name == "ops.onednn.qlinear_pointwise":
+        packed = torch.ops.onednn.qlinear_prepack(torch.full((3, 4), 2, dtype=torch.int8), None)
+        weights = packed, torch.ones(3), torch.zeros(3, dtype=torch.long), None
+        steps = torch.full((2, 4), 3, dtype=torch.uint8)
+        found = operator(steps, 1.0, 1, *weights, 1.0, 0, torch.float32, "none", [], "")
+        return torch.equal(found, torch.full((2, 3), 16.0))
+    return isinstance(operator(), bool)
+
+
+@cache
+def has_operator(name: str) -> bool:
+    """Whether this torch has a private operator of `OPERATORS` that computes what is expected; logs once if not."""
+    try:
+        if _computes_as_expected(name):
+            return True
+        problem = "gives another result"
+    except Exception as error:  # it is missing, or takes other arguments: torch has no common class for that
+        problem = f"cannot be used: {shorten(str(error))}"
+    text = "torch.%s of torch %s %s; computed as in transformers: %s"
+    log.warning(text, name, torch.__version__, problem, OPERATORS[name])
+    return False
+
+
+def answers_yes(name: str) -> bool:
+    """Calls an operator that answers whether the CPU supports something; False where torch lacks it."""
+    return has_operator(name) and bool(attrgetter(name)(torch)())
 
 
 def keep_freed_memory() -> None:
@@ -36,7 +107,7 @@ def return_freed_memory() -> None:
 
 def _set_allocator(*, mapped_from: int, trimmed_from: int) -> None:
     """Sets from which size a block is a mapping of its own, and how much free memory the heap keeps at its end."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+    if is_enabled() and sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, mapped_from)
         libc.mallopt(M_TRIM_THRESHOLD, trimmed_from)
 
@@ -53,16 +124,18 @@ def uses_onednn(dtype: torch.dtype, device: torch.device) -> bool:
     if device.type != "cpu" or machine() not in X86 or not torch.backends.mkldnn.is_available():
         return False
     if dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # not with ONEDNN_MAX_CPU_ISA=AVX2
-    return dtype == torch.float32 and has_slow_mkl()
+        is_faster = answers_yes("ops.mkldnn._is_mkldnn_bf16_supported")  # not with ONEDNN_MAX_CPU_ISA=AVX2
+    else:
+        is_faster = dtype == torch.float32 and has_slow_mkl()
+    return is_faster and is_enabled() and has_operator("ops.mkldnn._linear_pointwise")
 
 
 def best_precision(accelerator: str) -> str:
     """Chooses bf16-mixed where the hardware computes in it, else fp32: emulated bf16 is many times slower."""
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    is_used = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # not with ONEDNN_MAX_CPU_ISA=AVX2
+    native = answers_yes("cpu._is_amx_tile_supported") or answers_yes("cpu._is_avx512_bf16_supported")
+    is_used = answers_yes("ops.mkldnn._is_mkldnn_bf16_supported")  # not with ONEDNN_MAX_CPU_ISA=AVX2
     return "bf16-mixed" if native and is_used else "32-true"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from faithkit.fast.hardware import is_enabled
 from faithkit.fast.packing import Packing, packed_attention
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Camembert")  # encoders with BERT's layers
@@ -32,8 +33,10 @@ def first_token_only(model: Any) -> Any:
     return model
 
 
-def without_last_layer(model: Any) -> Any:
-    """Returns the encoder of such a classifier without its last layer; weights are shared."""
+def without_last_layer(model: Any) -> Any | None:
+    """Returns the encoder of such a classifier without its last layer; weights are shared. None for other models."""
+    if not is_enabled() or not reads_first_token(model):
+        return None
     shorter = _copy_module(model.base_model)
     shorter.encoder = _copy_module(shorter.encoder)
     shorter.encoder.layer = shorter.encoder.layer[:-1]

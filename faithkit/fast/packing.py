@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faithkit.fast.hardware import uses_onednn
+from faithkit.fast.hardware import answers_yes, has_operator, uses_onednn
 from faithkit.fast.linear_layers import multiply
 from faithkit.fast.sequence_attention import SequenceAttention
 
@@ -34,6 +34,7 @@ QUERIES = 2048  # bytes of a column of scores that are computed at a time: 512 q
 SCORES = 2**19  # computed at a time, so that they stay in a CPU's cache
 LONG_FP32 = 256  # tokens from which on oneDNN's fp32 products are quicker than torch's fused kernel, which calls MKL
 HALVES = (torch.bfloat16, torch.float16)
+FLASH = "ops.aten._flash_attention_forward"
 LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
 
@@ -171,6 +172,32 @@ def allow_packed_attention(model: Any) -> bool:
     return True
 
 
+def first_position(model: Any) -> int:
+    """Returns the position of a sequence's first token: RoBERTa's positions start after its padding id."""
+    positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(positions, "padding_idx", None)
+    return 0 if padding is None else padding + 1
+
+
+def pack_inputs(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Packs the rows of a padded batch if the model takes packed rows and that is faster on its device.
+
+    Args:
+        model: `allow_packed_attention` has changed it, or it takes no packed rows.
+        batch: On any device; packed rows are copied to that of the model while it computes.
+    """
+    is_possible = "attention_mask" in batch and getattr(model.config, "_attn_implementation", "") == NAME_OF_BOTH
+    is_faster = model.device.type == "cpu" or model.dtype in HALVES or torch.is_autocast_enabled("cuda")
+    if not is_possible or not is_faster:
+        return dict(batch)
+    packed = pack_rows(batch, first_position(model))
+    if model.device.type != "cpu" and batch["attention_mask"].device.type == "cpu":
+        lengths = packed.pop("packing").lengths
+        packed = {name: side.pin_memory().to(model.device, non_blocking=True) for name, side in packed.items()}
+        packed["packing"] = Packing.of(lengths, model.device)
+    return packed
+
+
 def pack_rows(inputs: Mapping[str, Tensor], first_position: int = 0) -> dict[str, Any]:
     """Packs the rows of padded inputs, which have an `attention_mask`.
 
@@ -183,9 +210,16 @@ def pack_rows(inputs: Mapping[str, Tensor], first_position: int = 0) -> dict[str
     return packed | {"packing": Packing.of(mask.sum(1).tolist(), mask.device)}
 
 
+def places_between(begin: Tensor, end: Tensor) -> Tensor:
+    """Concatenates the ranges `begin` to `end` of each window."""
+    size = end - begin
+    starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
+    return starts + torch.arange(len(starts), device=begin.device)
+
+
 def is_packed(model: Any) -> bool:
     """Whether `use_packed_attention` has changed the model."""
-    return bool(model.config._attn_implementation == NAME)
+    return bool(getattr(model.config, "_attn_implementation", None) == NAME)
 
 
 def packed_attention(
@@ -220,7 +254,8 @@ def packed_attention(
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
     if query.is_cuda and torch.is_autocast_enabled("cuda"):  # rotary positions are computed in fp32
         query, key, value = (side.to(torch.get_autocast_dtype("cuda")) for side in (query, key, value))
-    if packing.parts is None and position_bias is None and query.is_cuda and query.dtype in HALVES:
+    is_plain = packing.parts is None and position_bias is None
+    if is_plain and query.is_cuda and query.dtype in HALVES and has_operator(FLASH):
         return _on_gpu(query, key, value, packing, scaling, reach, causal, dropout), None
     if (dropout or position_bias is not None) and not causal and reach is None and not query.is_cuda:
         sides = (side[0].transpose(0, 1) for side in (query, key, value))
@@ -340,7 +375,7 @@ def is_fused(query: Tensor) -> bool:
 @cache
 def has_amx() -> bool:
     """Whether the CPU has units for products of matrices in bf16."""
-    return bool(torch.cpu._is_amx_tile_supported()) and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    return answers_yes("cpu._is_amx_tile_supported") and torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
 def _on_gpu(

@@ -61,22 +61,29 @@ class T5State(CausalState):
         crossed: The keys and values of the cross-attention, in parts.
     """
 
+    can_share = False
+
     def __init__(self, cache: GrowingCache, lengths: Tensor, crossed: list[PromptKeys]):
         super().__init__(cache, lengths)
         self.crossed = crossed
 
     @classmethod
-    def encode(
-        cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
+    def read(
+        cls,
+        model: Any,
+        ids: Sequence[NDArray[np.int32]],
+        pad_id: int,
+        decoder_prefix: Sequence[int],
+        prefix: CausalState | None = None,
     ) -> tuple["T5State", Tensor]:
-        """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
+        """Encodes prompts of similar lengths, and decodes `decoder_prefix`; there is no shared prefix."""
         hidden, readable = encode_prompts(model, ids, pad_id)
         layers = [block.layer[1].EncDecAttention for block in model.decoder.block]
         states = [(_as_keys(layer.k(hidden), layer), _as_keys(layer.v(hidden), layer)) for layer in layers]
         rows = torch.arange(len(ids), device=model.device)
         crossed = PromptKeys(rows, states, _bias_of(readable, hidden.dtype)[:, None, None])
         state = cls(GrowingCache(), torch.zeros_like(rows), [crossed])
-        for token in prefix:
+        for token in decoder_prefix:
             logits = state.step(model, torch.full_like(rows, token))
         return state, logits
 

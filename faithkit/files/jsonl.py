@@ -85,9 +85,10 @@ class JsonlAppender:
             os.close(self._handle)
             raise
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Appends one row, which survives the end of this process (and after `sync` a power cut)."""
-        data = memoryview(f"{dumps(row)}\n".encode())
+    def append(self, row: Mapping[str, Any]) -> bytes:
+        """Appends one row, which survives the end of this process (and after `sync` a power cut); returns its line."""
+        line = f"{dumps(row)}\n".encode()
+        data = memoryview(line)
         with disk_errors(self.path):
             try:
                 if os.fstat(self._handle).st_size != self._size:  # an earlier row failed and could not be removed
@@ -100,6 +101,7 @@ class JsonlAppender:
                     os.ftruncate(self._handle, self._size)
                 raise
         self._size += len(data)
+        return line
 
     def sync(self) -> None:
         """Waits until all rows are on the disk itself."""

@@ -51,7 +51,7 @@ def open_run(
     with ExitStack() as stack:
         is_first, overrides = process_rank() == 0, _overrides()
         if cfg.get("resume"):
-            run, typed = RunFolder(str(cfg.get("resume"))), overrides or []
+            run, typed = RunFolder(str(cfg.get("resume")), may_change=may_change), overrides or []
             if is_first and run.config.exists():
                 stack.enter_context(run_lock(run.path))
             config = read_config(run.config)
@@ -79,7 +79,7 @@ def open_run(
                 with disk_errors(str(chosen)):
                     Path(str(chosen)).mkdir(parents=True, exist_ok=True)
             path = Path(str(chosen)) if chosen else _new_folder(kind)
-            run = RunFolder(path, script=script_of(config))
+            run = RunFolder(path, script=script_of(config), may_change=may_change)
             if is_first:
                 stack.enter_context(run_lock(path))
                 if run.config.exists() and run.has_work():
@@ -121,27 +121,24 @@ def apply_overrides(
         UserError: With the first overrides that would change something else.
     """
 
-    def is_free(key: str) -> bool:
-        return any(fnmatchcase(key, pattern) for pattern in may_change)
-
     changes, refused = dict[str, Any](), []
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         new = _MISSING if override.startswith("~") else _select(given, key)
-        if key in ("resume", "debug", "extensions"):  # about one command, and not about the run
+        if key in ("resume", "debug", "fast", "extensions"):  # about one command, and not about the run
             continue
-        if is_free(f"{key}.name") and isinstance(new, Mapping) and "name" in new:
+        if _is_free(f"{key}.name", may_change) and isinstance(new, Mapping) and "name" in new:
             old = _select(config, key)
             if isinstance(old, Mapping) and new["name"] == old.get("name"):
                 continue  # a group that is chosen again as it was brings its defaults, which are no changes
         if new is _MISSING:
             refused.append(f"{override} (the run has no such value)")
             continue
-        for name, value in [(key, new)] if is_free(key) else _leaves(key, new):
+        for name, value in [(key, new)] if _is_free(key, may_change) else _leaves(key, new):
             old = _select(config, name)
             if old == value and isinstance(old, bool) == isinstance(value, bool):
                 continue
-            if is_free(name):
+            if _is_free(name, may_change):
                 *groups, last = name.split(".")
                 inner = config
                 for group in groups:
@@ -159,6 +156,17 @@ def apply_overrides(
         problem = f"a resumed run keeps its settings: {', '.join(refused[:3])}{also}"
         raise UserError(problem, place=str(run.config), hint=hint)
     return changes
+
+
+def fixed_settings(run: RunFolder) -> dict[str, Any]:
+    """Returns the settings in a run's config.yaml that resuming it cannot change, by dotted key."""
+    path = run.whole / run.config.name
+    settings = dict(_leaves("", read_config(path))) if path.exists() else {}
+    return {key[1:]: value for key, value in settings.items() if not _is_free(key[1:], run.may_change)}
+
+
+def _is_free(key: str, may_change: Sequence[str]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in may_change)
 
 
 def _text(value: Any) -> str:

@@ -4,6 +4,7 @@ import logging
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,12 +27,15 @@ class RunFolder:
     Args:
         whole: The folder of the whole run, where this is that of one of its stages.
         script: The command that made it, after which its log is named.
+        may_change: The keys, or patterns of them, that resuming it may change.
     """
 
-    def __init__(self, path: str | Path, whole: Path | None = None, script: str = "train"):
+    def __init__(
+        self, path: str | Path, whole: Path | None = None, script: str = "train", may_change: Sequence[str] = ()
+    ):
         self.path = Path(path)
         self.whole = whole or self.path
-        self.script = script
+        self.script, self.may_change = script, may_change
         self.config = self.path / "config.yaml"
         self.checkpoints = self.path / "checkpoints"
         self.best = self.checkpoints / "best.ckpt"
@@ -44,7 +48,7 @@ class RunFolder:
 
     def stage(self, name: str) -> "RunFolder":
         """Gives the folder of a stage within this run."""
-        return RunFolder(self.path / name, whole=self.whole, script=self.script)
+        return RunFolder(self.path / name, whole=self.whole, script=self.script, may_change=self.may_change)
 
     @property
     def log(self) -> Path:

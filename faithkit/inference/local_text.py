@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from faithkit import arguments
-from faithkit.fast.hardware import place_model
+from faithkit.fast import place_model
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import VLLM, Form, LocalOptions, Reply, Request, check_requests

@@ -15,12 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import PreTrainedModel
 
-from faithkit.fast.decoder_state import GROUPED, CausalState, Seq2SeqState
-from faithkit.fast.linear_layers import speed_up_linear_layers
-from faithkit.fast.t5_layers import MODELS
-from faithkit.fast.t5_state import T5State
+from faithkit.fast import accelerate_decoding
 from faithkit.inference.decoding import Decoding, Prompt
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
@@ -190,24 +186,18 @@ class PromptReader:
         self.is_seq2seq = bool(model.config.is_encoder_decoder)
         assert bool(decoder_prefix) == self.is_seq2seq, "an encoder-decoder, and no other model, has a decoder_prefix"
         self.decoder_prefix = tuple(decoder_prefix)
-        self.is_t5 = type(model).__name__ in MODELS
+        self.state, takes_passes = accelerate_decoding(model)
         on_cpu = model.device.type == "cpu"
         self.pass_tokens = CPU_PASS_TOKENS if on_cpu else GPU_PASS_TOKENS
         self.kept_tokens = CPU_KEPT_TOKENS if on_cpu else GPU_KEPT_TOKENS
         # A sliding window counts columns, and after a shared prefix a row may have unused columns.
         slides = getattr(model.config, "sliding_window", None) is not None
-        self.min_saved = None if self.is_seq2seq or slides else CPU_MIN_SAVED if on_cpu else GPU_MIN_SAVED
-        # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
-        self.can_refill = self.is_t5 or not self.is_seq2seq
-        for part in model.modules():  # T5's decoder has a separate configuration
-            if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
-                part.set_attn_implementation(GROUPED)
-        speed_up_linear_layers(model)
-        has_interface = getattr(model, "_supports_attention_backend", False)
-        is_grouped = model.config._attn_implementation == GROUPED
-        self.can_pack = on_cpu and has_interface and is_grouped and self.min_saved is not None
+        can_share = self.state.can_share and not slides
+        self.min_saved = (CPU_MIN_SAVED if on_cpu else GPU_MIN_SAVED) if can_share else None
+        self.can_refill = self.state.can_refill
+        self.can_pack = on_cpu and can_share and takes_passes
 
-    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[CausalState, Tensor, Tensor | None]:
+    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[Any, Tensor, Tensor | None]:
         """Reads prompts, each only once.
 
         Returns:
@@ -215,10 +205,10 @@ class PromptReader:
             tokens that occur before it [B, V].
         """
         unique = {prompt.id: prompt for prompt in prompts}
-        states: list[CausalState] = []
+        states: list[Any] = []
         logits: list[Tensor] = []
         row_of: dict[str, int] = {}
-        for part, state, part_logits in self.read(list(unique.values())):
+        for part, state, part_logits in self.read(list(unique.values()), at_once=not self.state.can_join):
             states.append(state)
             logits.append(part_logits)
             row_of |= {prompt.id: len(row_of) + number for number, prompt in enumerate(part)}
@@ -262,15 +252,19 @@ class PromptReader:
         if left:
             yield from ((part, logits) for part, _, logits in self.read(list(left.values())))
 
-    def read(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
-        """Yields prompts of similar lengths with their state and the logits of their next tokens."""
+    def read(
+        self, prompts: Sequence[Prompt], *, at_once: bool = False
+    ) -> Iterator[tuple[Sequence[Prompt], Any, Tensor]]:
+        """Yields prompts of similar lengths, or all at once, with their state and the logits of their next tokens."""
+        if at_once:
+            ids = [prompt.ids for prompt in prompts]
+            yield prompts, *self.state.read(self.model, ids, self.pad_id, self.decoder_prefix)
+            return
         no_groups = self.min_saved is None
         group = PrefixGroup(members=list(prompts)) if no_groups else group_by_prefix(prompts, self.min_saved or 0)
         yield from self._read_group(group, None)
 
-    def _read_group(
-        self, group: PrefixGroup, prefix: CausalState | None
-    ) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
+    def _read_group(self, group: PrefixGroup, prefix: Any) -> Iterator[tuple[Sequence[Prompt], Any, Tensor]]:
         done = group.length
         longest_first = sorted(group.members, key=lambda prompt: -len(prompt.ids))
         begin = 0
@@ -278,14 +272,10 @@ class PromptReader:
             length = len(longest_first[begin].ids)
             count = max(1, min(self.pass_tokens // (length - done), self.kept_tokens // length))
             part = longest_first[begin : begin + count]
-            yield part, *self._read_part([prompt.ids[done:] for prompt in part], prefix)
+            ids = [prompt.ids[done:] for prompt in part]
+            yield part, *self.state.read(self.model, ids, self.pad_id, self.decoder_prefix, prefix)
             begin += count
         for inner in group.groups:
-            state, _ = self._read_part([inner.ids[done : inner.length]], prefix)
+            ids = [inner.ids[done : inner.length]]
+            state, _ = self.state.read(self.model, ids, self.pad_id, self.decoder_prefix, prefix)
             yield from self._read_group(inner, state)
-
-    def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[CausalState, Tensor]:
-        if self.is_seq2seq:
-            kind = T5State if self.is_t5 else Seq2SeqState
-            return kind.encode(self.model, ids, self.pad_id, self.decoder_prefix)
-        return CausalState.read(self.model, ids, prefix)

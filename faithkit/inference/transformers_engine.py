@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 from transformers import GenerationConfig
 
-from faithkit.fast.decoder_state import CausalState, pad_rows
+from faithkit.fast import pad_rows
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.prefill import PromptReader
 
@@ -161,7 +161,7 @@ class _TextBatch:
         seen: The tokens that occur before it [B, V]; None without a repetition penalty.
     """
 
-    def __init__(self, texts: list[_Text], state: CausalState, logits: Tensor, seen: Tensor | None):
+    def __init__(self, texts: list[_Text], state: Any, logits: Tensor, seen: Tensor | None):
         self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.fast.hardware import resolve_precision
+from faithkit.fast import resolve_precision
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.text import LocalOptions
 from faithkit.weights.adapters import AdapterFolder

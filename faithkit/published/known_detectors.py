@@ -4,24 +4,22 @@
     checkpoint=minicheck-roberta-large:FOLDER      from a copy of its hub repository
     checkpoint=lynx-8b:http://localhost:8000/v1    on an OpenAI-compatible server, for those that are language models
 
-An entry states what the model reads, how long documents and responses are divided, how the scores are combined, and
-what was published about it. `faithkit_workflows.detectors.known` runs it. No code of a repository is run.
+An entry's `reads` chooses a class here, whose fields are the entry's other keys. `faithkit_workflows.detectors.known`
+runs it. No code of a repository is run.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-TAGGER, CRITIC, JUDGE, GUARDIAN = "tagger", "critic", "judge", "guardian"
-CLASSIFIER, FIRST_TOKEN, T5_ENCODER, ALIGNSCORE = "classifier", "first_token", "t5_encoder", "alignscore"
-LANGUAGE_MODELS = (JUDGE, GUARDIAN)  # run by an engine, on this machine or a server
 WHOLE, SENTENCES = "whole", "sentences"
 MEAN, MIN = "mean", "min"
 LINES, BY_SENTENCES, EVEN = "lines", "sentences", "even"
 TOKENS, WORDS, TREEBANK_WORDS = "tokens", "words", "treebank words"
+FIRST_WORD = "first_word"
 THRESHOLD = 0.5
 TABLE = Path(__file__).with_suffix(".toml")
 
@@ -48,27 +46,6 @@ class KnownDetector:
     Args:
         hub: Its repository on the model hub.
         file: The file with the weights, where it is not one that transformers finds.
-        base: The repository that its configuration and tokenizer come from; empty for its own.
-        reads: What runs it: TAGGER, CRITIC, JUDGE, GUARDIAN, or a head of an entailment model: CLASSIFIER (one text),
-            FIRST_TOKEN (an encoder-decoder's first token), T5_ENCODER (a T5 encoder's first state), ALIGNSCORE
-            (a pair of texts).
-        text: What an entailment model reads, with {document}, {claim}, and {eos} for the end token; empty for a pair.
-        max_length: Tokens that it reads, longer texts are cut; 0 for no limit.
-        windows: None reads the document at once.
-        claims: WHOLE responses, or SENTENCES of them.
-        over_claims: MEAN or MIN of P(supported) over the claims of a response.
-        supported: The class that means supported.
-        answers: Tokens that mean unsupported and supported, of FIRST_TOKEN.
-        labels: The meaning of the classes of a CRITIC.
-        prompt: Of a language model, with {knowledge}, {question} and {response}; of a TAGGER, with {question},
-            {num_passages} and {passages}.
-        prompt_without_question: Of a TAGGER, with {passages}.
-        system: The system message.
-        template: Variables of the chat template.
-        served: Why it runs on a server alone; empty for a language model that also runs here.
-        reply: Where a judge's verdict is: first_word or text.
-        hallucinated, faithful: The words or patterns of the verdicts.
-        new_tokens: Maximum length of a reply; 0 where none is written.
         figure: The published figure.
         source: Where it is published.
         rule: Where the original's format and rules are written.
@@ -76,13 +53,64 @@ class KnownDetector:
 
     name: str
     hub: str
-    reads: str
     parameters: str
     licence: str
     figure: str
     source: str
     rule: str
     file: str = ""
+
+    marks_spans: ClassVar[bool] = False
+
+    @property
+    def divides_sentences(self) -> bool:
+        """Whether it needs a splitter of sentences."""
+        return getattr(self, "claims", WHOLE) == SENTENCES or getattr(self, "windows", None) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairClassifier(KnownDetector):
+    """`reads = "pair"`: a classifier of knowledge and response.
+
+    Args:
+        labels: The meaning of its classes.
+    """
+
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageTagger(KnownDetector):
+    """`reads = "passages"`: a tagger of a response to a prompt.
+
+    Args:
+        prompt: With {question}, {num_passages} and {passages}.
+        prompt_without_question: With {passages}.
+    """
+
+    prompt: str
+    prompt_without_question: str
+
+    marks_spans: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowChecker(KnownDetector):
+    """`reads = "windows"`: an entailment model of windows of the knowledge and claims of the response.
+
+    Args:
+        head: How its probabilities are read, a key of `critic.entailment.models.HEADS`.
+        base: The repository that its configuration and tokenizer come from; empty for its own.
+        text: What it reads, with {document}, {claim}, and {eos} for the end token; empty for a pair of texts.
+        max_length: Tokens that it reads, longer texts are cut; 0 for no limit.
+        windows: None reads the document at once.
+        claims: WHOLE responses, or SENTENCES of them.
+        over_claims: MEAN or MIN of P(supported) over the claims of a response.
+        supported: The class that means supported.
+        answers: Tokens that mean unsupported and supported, of an encoder-decoder.
+    """
+
+    head: str
     base: str = ""
     text: str = ""
     max_length: int = 0
@@ -90,27 +118,68 @@ class KnownDetector:
     claims: str = WHOLE
     over_claims: str = MIN
     supported: int = 1
-    answers: tuple[int, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    prompt: str = ""
-    prompt_without_question: str = ""
-    system: str = ""
-    template: Mapping[str, Any] = field(default_factory=dict)
+    answers: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLanguageModel(KnownDetector):
+    """A language model, which an engine runs on this machine or a server.
+
+    Args:
+        served: Why it runs on a server alone; empty for one that also runs here.
+        hallucinated, faithful: The words or patterns of the verdicts.
+        reply: Where the verdict is: first_word or text.
+        new_tokens: Maximum length of a reply; 0 where none is written.
+    """
+
+    hallucinated: str
+    faithful: str
+    reply: str = "text"
     served: str = ""
-    reply: str = ""
-    hallucinated: str = ""
-    faithful: str = ""
     new_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptedJudge(KnownLanguageModel):
+    """`reads = "prompt"`: a judge with its prompt.
+
+    Args:
+        prompt: With {knowledge}, {question} and {response}.
+        system: The system message.
+        claims: WHOLE responses, or SENTENCES of them, of which the least supported decides.
+    """
+
+    prompt: str
+    system: str = ""
+    claims: str = WHOLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateJudge(KnownLanguageModel):
+    """`reads = "template"`: a judge whose chat template writes the question.
+
+    Args:
+        template: Its variables.
+    """
+
+    template: Mapping[str, Any] = field(default_factory=dict)
+
+
+KINDS: Mapping[str, type[KnownDetector]] = {
+    "pair": PairClassifier,
+    "passages": PassageTagger,
+    "windows": WindowChecker,
+    "prompt": PromptedJudge,
+    "template": TemplateJudge,
+}
 
 
 @cache
 def known_detectors() -> Mapping[str, KnownDetector]:
     """Reads the declarations, by name."""
     rows: dict[str, dict[str, Any]] = {}
-    found = {}
     for row in tomllib.loads(TABLE.read_text(encoding="utf-8"))["detector"]:
+        if "windows" in row:
+            row["windows"] = Windows(**row["windows"])
         rows[row["name"]] = {**rows.get(row.pop("like", ""), {}), **row}
-    for name, row in rows.items():
-        windows = Windows(**row["windows"]) if "windows" in row else None
-        found[name] = KnownDetector(**{**row, "windows": windows, "answers": tuple(row.get("answers", ()))})
-    return found
+    return {name: KINDS[row.pop("reads")](**row) for name, row in rows.items()}

@@ -43,8 +43,9 @@ PARTS = {
     "halueval": ("task",),
     "diahalu": ("domain", "model"),
     "everyday": ("style",),
+    "agents": ("setting",),
 }
-TYPES = {"diahalu": ("type",), "everyday": ("error",)}
+TYPES = {"diahalu": ("type",), "everyday": ("error",), "agents": ("fault",)}
 # Column heads by metric. Papers of dialogue judges give means over both classes, others those of one.
 COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
 OF_BOTH_CLASSES = {

@@ -15,7 +15,7 @@ from faithkit.statistics.metric import Metric
 
 TRAIN, EVALUATE, GENERATE, CONSTRUCT = "train", "evaluate", "generate", "construct"
 AUDIT, COMPARE = "audit", "compare"
-IGNORED_SETTINGS = ("run_dir", "resume", "debug", "html", "hydra")  # they do not change what a run does
+IGNORED_SETTINGS = ("run_dir", "resume", "debug", "fast", "html", "hydra")  # they do not change what a run does
 
 Curve = list[tuple[int, float]]  # steps, each with its value
 

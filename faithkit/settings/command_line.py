@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NoReturn
 
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
@@ -121,8 +121,10 @@ class CommandLine:
                 if (Path(resume) / SWEEP_FILE).is_file():
                     hint = f"this is a sweep, which goes on with: faithkit {self.config_name} -m resume={resume}"
                 raise UserError("nothing to resume: no config.yaml", place=resume, hint=hint)
-            text = file.read_text(encoding="utf-8", errors="replace")[:1_000_000]
-            found = re.findall(r'^"?(\w+)"?:', text, re.MULTILINE) or re.findall(r'^ {1,4}"(\w+)":', text, re.MULTILINE)
+            text, node = file.read_text(encoding="utf-8", errors="replace")[:1_000_000], None
+            with suppress(yaml.YAMLError, RecursionError):  # damage is explained when the run is opened
+                node = yaml.compose(text, Loader=yaml.SafeLoader)
+            found = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
             if (made_by := script_of(found, self.config_name)) != self.config_name:
                 problem = f"this run is one of {made_by}, and cannot be resumed by {self.config_name}"
                 raise UserError(problem, place=resume, hint=f"faithkit {made_by} resume={resume}")

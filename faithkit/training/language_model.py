@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faithkit.fast.packing import Packing
+from faithkit.fast import Packing
 from faithkit.reports.perplexity_report import language_model_statistic
 from faithkit.statistics.bootstrap import Groups
 

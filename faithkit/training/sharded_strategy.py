@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from faithkit.fast.packing import Packing, is_packed
+from faithkit.fast import Packing, is_packed
 from faithkit.training.checkpoints import read_checkpoint
 from faithkit.training.sharded_checkpoints import read_into, write_sharded
 

@@ -14,7 +14,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
 from faithkit.errors import UserError
-from faithkit.fast.hardware import best_precision, keep_freed_memory
+from faithkit.fast import best_precision, keep_freed_memory
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.callbacks import (
     BestCheckpoint,

@@ -26,7 +26,7 @@ from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import Example
 from faithkit_workflows.answering.retrieval import retrieve
-from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
+from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, write_answers
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.loading import (
     LoadedDetector,
@@ -231,7 +231,8 @@ def read_fitting(
     predictions = {}
     if detector is not None:
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
-        written = write_answers(path, rows, DetectorAnswerer(detector), chunk_size=config["save_every_num_rows"])
+        options: dict[str, Any] = {"chunk_size": config["save_every_num_rows"], "made_by": describe_run(run, models)}
+        written = write_answers(path, rows, DetectorAnswerer(detector), **options)
         predictions = {prediction.id: prediction for prediction in written}
     blocks = config["benchmark"]["fit_on"]
     sources = frozenset(display_name(dataset_of(block), block["path"]) for block in blocks)

@@ -39,6 +39,7 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import (
     DetectorAnswerer,
+    describe_run,
     predict_and_write,
     read_provenance,
     write_answers,
@@ -98,8 +99,9 @@ def run_cascade(
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
 
     def judge(name: str, examples: Sequence[Example], loaded: LoadedDetector) -> list[Prediction]:
-        path, chunk_size = run.predictions / f"{benchmark.name}-{name}.jsonl", config["save_every_num_rows"]
-        return write_answers(path, examples, DetectorAnswerer(loaded.detector), chunk_size=chunk_size)
+        path, made_by = run.predictions / f"{benchmark.name}-{name}.jsonl", describe_run(run, loaded.models)
+        options: dict[str, Any] = {"chunk_size": config["save_every_num_rows"], "made_by": made_by}
+        return write_answers(path, examples, DetectorAnswerer(loaded.detector), **options)
 
     fitting_rows, source = read_fitting_rows(config, benchmark)
     on_fitting_rows = judge("fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []

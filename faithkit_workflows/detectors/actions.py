@@ -11,14 +11,12 @@ and conditions are no claims.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from data_modules.reading.conversations import CALLS
-from faithkit.detector import Detector
-from faithkit.records import HALLUCINATED, Evidence, Example, Prediction, Span
+from faithkit.records import HALLUCINATED, Evidence, Prediction, Span
 
 ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated
@@ -123,20 +121,6 @@ def _mentions(call: Mapping[str, Any], keywords: Sequence[str]) -> bool:
     is_shell = any(word in name for word in _SHELL.split())
     words = re.findall(r"[a-z]+", f"{name} {call['arguments']}".lower() if is_shell else name)
     return any(word.startswith(keyword) for word in words for keyword in keywords)
-
-
-@dataclass(frozen=True, slots=True)
-class WithActions:
-    """A detector that also marks unsupported actions, in the turns of conversations that have calls."""
-
-    detector: Detector
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Judges examples; those with `calls` in their `meta` are turns of conversations."""
-        predictions = self.detector.predict_examples(examples, progress=progress)
-        for prediction, example in zip(predictions, examples, strict=True):
-            calls = example.meta.get(CALLS)
-            yield add_actions(prediction, example.response, calls) if isinstance(calls, str) else prediction
 
 
 def add_actions(prediction: Prediction, answer: str, calls: str) -> Prediction:

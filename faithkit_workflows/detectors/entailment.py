@@ -29,9 +29,7 @@ from data_modules.encoding.tokens import single_template, tokenize
 from faithkit.calibration.thresholds import apply_temperature, logit
 from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
-from faithkit.fast.hardware import to_bf16, wants_bf16
-from faithkit.fast.linear_layers import speed_up_linear_layers
+from faithkit.fast import accelerate, plan_batches, to_bf16, wants_bf16
 from faithkit.files.model_folder import SIDECAR
 from faithkit.metrics.responses.pretrained import load_pretrained
 from faithkit.weights.load import read_config
@@ -71,7 +69,7 @@ def load_entailment(
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
     if wants_bf16(precision, loaded.device):
         to_bf16(loaded.model)
-    speed_up_linear_layers(loaded.model)
+    accelerate(loaded.model)
     labels = [str(loaded.model.config.id2label[i]).lower() for i in range(loaded.model.config.num_labels)]
     if set(labels) == CRITIC_LABELS:
         return CriticEntailment(Critic.of(loaded, checkpoint, batch_tokens=batch_tokens))

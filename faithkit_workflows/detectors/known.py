@@ -24,15 +24,18 @@ from faithkit.inference.text import ASSISTANT, OPENAI, LocalOptions, Message, Re
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import UsedModel
 from faithkit.published.known_detectors import (
-    CRITIC,
-    LANGUAGE_MODELS,
+    FIRST_WORD,
     SENTENCES,
-    TAGGER,
     THRESHOLD,
     KnownDetector,
+    KnownLanguageModel,
+    PairClassifier,
+    PassageTagger,
+    PromptedJudge,
+    TemplateJudge,
+    WindowChecker,
     known_detectors,
 )
-from faithkit.published.known_detectors import JUDGE as READS_JUDGE
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, split_passages
 from faithkit.weights.resolve import hash_folder, hub_file, hub_in_reach
 from judge.judge import Judge
@@ -59,7 +62,7 @@ class KnownLoader:
             UserError: It cannot be found or loaded.
         """
         known = known_detectors()[name]
-        if known.reads in LANGUAGE_MODELS:
+        if isinstance(known, KnownLanguageModel):
             if path.startswith(SERVERS):
                 url, model = urldefrag(path)
                 engine = build_text_engine(EngineOptions(name=OPENAI, model=model or known.hub, base_url=url))
@@ -68,24 +71,29 @@ class KnownLoader:
                 raise UserError(f"{known.name} runs on a server: {known.served}, which is not run here", hint=hint)
             else:
                 engine = load_local(find_source(known, path), LocalOptions(precision=precision))
-            if known.reads != READS_JUDGE:
-                return GuardianChecker(known, engine)
-            header = PromptHeader(reply=known.reply, hallucinated=known.hallucinated, faithful=known.faithful)
-            template = PromptTemplate(known.prompt, system=known.system, name=known.name, header=header)
-            asking = AskOptions(max_new_tokens=known.new_tokens or None)
-            judge = Judge(engine, asking, template=template, name=known.name)
-            return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
-        if path.startswith(SERVERS):
+        elif path.startswith(SERVERS):
             problem, hint = f"{name} does not run on a server", f"checkpoint={name}, or checkpoint={name}:FOLDER"
             raise UserError(problem, place=path, hint=hint)
-        source = find_source(known, path)
-        options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
-        if known.reads == TAGGER:
-            return PromptedTagger(known, Tagger.load(source, **options))
-        if known.reads == CRITIC:
-            return Critic.load(source, labels=dict(known.labels.items()), **options)
-        base = find_source(known, path, known.base) if known.base else ""
-        return EntailmentChecker.load(known, source, base, **options)
+        else:
+            source = find_source(known, path)
+            options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
+        match known:
+            case PassageTagger():
+                return PromptedTagger(known, Tagger.load(source, **options))
+            case PairClassifier():
+                return Critic.load(source, labels=dict(known.labels.items()), **options)
+            case WindowChecker():
+                base = find_source(known, path, known.base) if known.base else ""
+                return EntailmentChecker.load(known, source, base, **options)
+            case TemplateJudge():
+                return GuardianChecker(known, engine)
+            case PromptedJudge():
+                header = PromptHeader(reply=known.reply, hallucinated=known.hallucinated, faithful=known.faithful)
+                template = PromptTemplate(known.prompt, system=known.system, name=known.name, header=header)
+                asking = AskOptions(max_new_tokens=known.new_tokens or None)
+                judge = Judge(engine, asking, template=template, name=known.name)
+                return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
+        raise AssertionError(type(known))
 
     @classmethod
     def describe(cls, path: str, role: str, *, name: str) -> UsedModel:
@@ -93,13 +101,13 @@ class KnownLoader:
         known, folder = known_detectors()[name], Path(path).expanduser() if path else None
         if folder is None and (file := hub_file(known.hub)):
             folder = file.parent
-        is_judge = known.reads in LANGUAGE_MODELS and known.reply != "first_word"
+        has_threshold = not isinstance(known, KnownLanguageModel) or known.reply == FIRST_WORD
         return UsedModel(
             role=role,
             path=f"{name}:{path}" if path else name,
             kind=name,
             weights=hash_folder(folder) if folder and folder.is_dir() else None,
-            threshold=None if is_judge else f"{THRESHOLD}, as {known.hub} is used",
+            threshold=f"{THRESHOLD}, as {known.hub} is used" if has_threshold else None,
             reason="others trained it, and its rows are not recorded",
         )
 
@@ -137,7 +145,7 @@ def check_source(checkpoint: str) -> None:
     """
     name, _, argument = checkpoint.partition(":")
     known = known_detectors().get(name)
-    if known and not argument.startswith(SERVERS) and (argument or not known.served):
+    if known and not argument.startswith(SERVERS) and (argument or not getattr(known, "served", "")):
         find_source(known, argument)
 
 
@@ -148,7 +156,7 @@ class PromptedTagger:
     Prompts beyond the model's length are read in windows, and a token takes its lowest probability of them.
     """
 
-    known: KnownDetector
+    known: PassageTagger
     tagger: Tagger
     numbers_passages: ClassVar[bool] = True
 
@@ -196,7 +204,7 @@ class PromptedTagger:
 class ClaimJudge:
     """A judge that is asked about each sentence of a response; the least supported sentence decides."""
 
-    def __init__(self, known: KnownDetector, judge: Judge):
+    def __init__(self, known: PromptedJudge, judge: Judge):
         self.known, self.judge, self.engine = known, judge, judge.engine
 
     def set_threshold(self, threshold: float) -> None:
@@ -230,7 +238,7 @@ class ClaimJudge:
 class GuardianChecker:
     """A model whose chat template writes the question about a response and the documents (Granite Guardian)."""
 
-    known: KnownDetector
+    known: TemplateJudge
     engine: TextEngine
 
     def __repr__(self) -> str:

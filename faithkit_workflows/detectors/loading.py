@@ -216,7 +216,7 @@ def with_threshold(
 
 def log_models(loaded: LoadedDetector) -> None:
     """Logs which models judge, their sizes, and the hardware that they run on."""
-    from faithkit.fast.hardware import describe_runner
+    from faithkit.fast import describe_runner
 
     names = ", ".join(
         model.path if model.kind and kind_in_name(model.path) else f"{model.kind or 'external'} {model.path}"

@@ -95,7 +95,8 @@ class Work(ABC):
         chunks = answer_in_chunks(rows.examples, answerer, chunk_size=self.config["save_every_num_rows"])
         answers = chain.from_iterable(answers for _, answers in chunks)
         labelled = drop_unsure_labels(answers, self.config.get("abstain_at"))
-        write_scored(path, rows, labelled, count, self.added)
+        escapes = self.config.get("escape_formulas", False)
+        write_scored(path, rows, labelled, count, self.added, escape_formulas=escapes)
         return shares
 
     def columns(self, rows: UserTable) -> Columns:
@@ -137,7 +138,7 @@ class Answering(Work):
         return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
 
     def load(self) -> "tuple[str, Answerer]":
-        from faithkit.fast.hardware import describe_runner
+        from faithkit.fast import describe_runner
         from faithkit_workflows.answering.strategies import load_answerer
 
         generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
@@ -146,7 +147,7 @@ class Answering(Work):
 
 SCORE_SETTINGS = (
     *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
-    *("threshold", "abstain_at"),
+    *("threshold", "abstain_at", "escape_formulas"),
 )
 
 

@@ -213,7 +213,7 @@ def _handle_errors(app: FastAPI) -> None:
         elif kind != "application/json" and not place:
             code, message = "wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read"
             help_ = "send Content-Type: application/json"
-        elif first["type"] == "too_long" and place == ["rows"]:
+        elif first["type"] == "too_long" and place in (["rows"], ["text_1"], ["text_2"], ["input"]):
             most = first["ctx"]["max_length"]
             code, message = "too_many_rows", f"more than {most} rows are too many"
             help_ = f"send at most {most} rows; tables go to POST /v1/jobs"

@@ -1,16 +1,18 @@
 """Batches the rows of concurrent requests: threads judge what waits, ordered by length.
 
-A thread takes the row that has waited longest, and with it the rows nearest in length up to `batch_characters`. Rows
-longer than a quarter of that are judged among themselves, and at least one thread is kept free of them: a long context
-does not block short ones. A thread waits for further rows only while other requests are being received, and at most
-`wait_seconds`.
+A row is due when it has waited for a multiple of the time that judging it takes, so that short rows pass long ones; no
+row that comes more than `MAX_PASSED_SECONDS` after another passes it. A thread takes the row that is due first, and
+with it the rows nearest in length up to `batch_characters`, fewer where they would take more than a second. Rows longer
+than a quarter of `batch_characters` are judged among themselves, and at least one thread is kept free of them: a long
+context does not block short ones. A thread waits for further rows only while other requests are being received, and at
+most `wait_seconds`.
 """
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from faithkit_workflows.serve.problems import Problem
@@ -18,8 +20,11 @@ from faithkit_workflows.serve.problems import Problem
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
-RATE_MEMORY = 0.9  # of the moving average
+RATE_MEMORY = 0.7  # of the moving average
 MAX_RETRY_SECONDS = 60.0
+PASSED_TIMES = 20.0  # the time that judging a row takes: in this time shorter rows that came later may pass it,
+MAX_PASSED_SECONDS = 10.0  # and never for longer
+MAX_BATCH_SECONDS = 1.0  # for which rows are judged together: the next short row waits for the end of a batch
 LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
 
 
@@ -31,7 +36,8 @@ class Waiting(Generic[Item, Result]):
     size: int
     future: "asyncio.Future[Result]"
     loop: asyncio.AbstractEventLoop
-    since: float = field(default_factory=time.perf_counter)
+    due: float
+    since: float
     is_dropped: bool = False
 
 
@@ -88,8 +94,12 @@ class Batcher(Generic[Item, Result]):
             Problem: The queue is full, or an item is refused.
         """
         loop = asyncio.get_running_loop()
-        entries = [Waiting(item, size, loop.create_future(), loop) for item, size in zip(items, sizes, strict=True)]
         with self._condition:
+            now, seconds = time.perf_counter(), PASSED_TIMES / self._rate  # of one character
+            entries = [
+                Waiting(item, size, loop.create_future(), loop, now + min(MAX_PASSED_SECONDS, seconds * size), now)
+                for item, size in zip(items, sizes, strict=True)
+            ]
             is_full = len(self._waiting) + len(entries) > self._max_rows
             if not is_full:
                 self._waiting += entries
@@ -139,24 +149,25 @@ class Batcher(Generic[Item, Result]):
         """Takes the next batch; empty at the end."""
         with self._condition:
             while True:
-                # The row that has waited longest and may be judged now.
                 may_be_long = self._num_long < self._max_long
-                first = next((one for one in self._waiting if may_be_long or not self._is_long(one)), None)
-                if first is None:
+                ready = [one for one in self._waiting if may_be_long or not self._is_long(one)]
+                if not ready:
                     if self._is_closed and not self._waiting:
                         return []
                     self._condition.wait()
                     continue
-                is_long, left = self._is_long(first), self._batch_characters - first.size
+                first = min(ready, key=lambda one: one.due)
+                is_long = self._is_long(first)
+                left = min(self._batch_characters, int(self._rate * MAX_BATCH_SECONDS)) - first.size
                 # No further rows arrive while no request is being received.
                 may_fill = self.num_receiving and not self._is_closed and not is_long
                 if may_fill and sum(one.size for one in self._waiting) < self._batch_characters:
-                    seconds = first.since + self._wait_seconds - time.perf_counter()
+                    seconds = ready[0].since + self._wait_seconds - time.perf_counter()  # of the first that came
                     if seconds > 0:
                         self._condition.wait(seconds)
                         continue
                 batch = [first]
-                others = [one for one in self._waiting if one is not first and self._is_long(one) == is_long]
+                others = [one for one in ready if one is not first and self._is_long(one) == is_long]
                 for one in sorted(others, key=lambda other: abs(other.size - first.size)):  # the nearest in length
                     if one.size <= left:
                         batch.append(one)

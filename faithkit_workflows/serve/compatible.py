@@ -8,27 +8,46 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import Body, FastAPI, Request
 from fastapi.responses import StreamingResponse
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Discriminator, Field, Tag
 
 from faithkit.records import HALLUCINATED, LABELS
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckResult, DialogueTurn, JsonRequest, Passage, Probability, Row, Text
+from faithkit_workflows.serve.schemas import (
+    MANY,
+    ONE,
+    CheckResult,
+    DialogueTurn,
+    JsonRequest,
+    Passage,
+    Probability,
+    Row,
+    String,
+    Text,
+)
 from faithkit_workflows.serve.service import Service
 
 Score = Annotated[float, Field(ge=0, le=1)]
 MAX_TEXTS = 1000
-MOST_TEXTS = "As many as max_rows of the service's settings, 256 by default."
+
+
+def one_or_many(item: Any, max_items: int) -> Any:
+    """Makes the type of one item, or of a list of at most so many; errors are those of what was meant."""
+    many = Annotated[list[item], Field(min_length=1, max_length=max_items, fail_fast=True)]
+    return Annotated[
+        Annotated[item, Tag(ONE)] | Annotated[many, Tag(MANY)],
+        Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
+    ]
 
 
 class LettuceRequest(JsonRequest):
     """LettuceDetect's request."""
 
     contexts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    question: str
+    question: String
     answer: Text
 
 
@@ -58,18 +77,6 @@ class LettuceTokens(BaseModel):
     """LettuceDetect's reply for tokens; tokens are words and the white space before them, and join to the answer."""
 
     predictions: list[LettuceToken]
-
-
-class ScoreRequest(JsonRequest):
-    """vLLM's request for the score of pairs: knowledge, response."""
-
-    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)] = Field(
-        validation_alias=AliasChoices("text_1", "queries"), description=f"One, or as many as text_2. {MOST_TEXTS}"
-    )
-    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)] = Field(
-        validation_alias=AliasChoices("text_2", "documents"), description=f"The responses. {MOST_TEXTS}"
-    )
-    model: str | None = None
 
 
 class PairScore(BaseModel):
@@ -106,11 +113,27 @@ class Pair(JsonRequest):
     text_pair: Text
 
 
-class ClassifyRequest(JsonRequest):
-    """Pairs to classify: one, or several."""
+def pair_requests(max_rows: int) -> tuple[Any, Any]:
+    """Makes vLLM's requests for scores and for classes, with as many rows as the service takes."""
 
-    input: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    model: str | None = None
+    class ScoreRequest(JsonRequest):
+        """vLLM's request for the score of pairs: knowledge, response."""
+
+        text_1: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
+            validation_alias=AliasChoices("text_1", "queries"), description="The knowledge: one, or as many as text_2."
+        )
+        text_2: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
+            validation_alias=AliasChoices("text_2", "documents"), description="The responses."
+        )
+        model: String | None = None
+
+    class ClassifyRequest(JsonRequest):
+        """Pairs to classify: one, or several."""
+
+        input: one_or_many(Pair, max_rows)  # type: ignore[valid-type]
+        model: String | None = None
+
+    return ScoreRequest, ClassifyRequest
 
 
 class PairClass(BaseModel):
@@ -137,14 +160,14 @@ class ChatPart(JsonRequest):
     """A part of a message."""
 
     type: Literal["text"]
-    text: str
+    text: String
 
 
 class ChatMessage(JsonRequest):
     """A message: system and tool messages are the knowledge, the last assistant message is checked."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS, fail_fast=True)] | None = None
+    content: String | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS, fail_fast=True)] | None = None
 
     @property
     def text(self) -> str:
@@ -158,7 +181,7 @@ class ChatRequest(JsonRequest):
     """OpenAI's request for a chat completion."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    model: str | None = None
+    model: String | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
 
@@ -191,6 +214,7 @@ class ChatReply(BaseModel):
 
 def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
     """Adds the routes."""
+    ScoreRequest, ClassifyRequest = pair_requests(service.settings.max_rows)
 
     async def mark(request: Request, body: LettuceRequest) -> list[LettuceSpan]:
         """Marks spans; a model without spans marks the whole answer that it calls hallucinated."""
@@ -223,26 +247,26 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
 
     @app.post("/score", summary="As vLLM: scores of pairs, without a version", responses=refusals)
     @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
-    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:
-        state = request.scope["state"]
-        first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
-        second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
+    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:  # type: ignore[valid-type]
+        state, sent = request.scope["state"], cast(Any, body)
+        first = [sent.text_1] if isinstance(sent.text_1, str) else sent.text_1
+        second = [sent.text_2] if isinstance(sent.text_2, str) else sent.text_2
         if len(first) == 1:
             first = first * len(second)
         if len(first) != len(second):
             message = f"text_1 has {len(first)} texts and text_2 has {len(second)}"
             raise Problem("invalid_request", message, "send equally many, or one text_1", field="text_2")
         rows = [Row(knowledge=knowledge, response=response) for knowledge, response in zip(first, second, strict=True)]
-        name, verdicts = await service.check(rows, body.model, state, field="text_2")
+        name, verdicts = await service.check(rows, sent.model, state, field="text_2")
         scores = [PairScore(index=place, score=_score(one)) for place, one in enumerate(verdicts)]
         return ScoreReply(id=f"score-{state['request_id']}", created=int(time.time()), model=name, data=scores)
 
     @app.post("/classify", summary="As vLLM: classes of pairs", responses=refusals)
-    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:
-        state = request.scope["state"]
-        pairs = body.input if isinstance(body.input, list) else [body.input]
+    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:  # type: ignore[valid-type]
+        state, sent = request.scope["state"], cast(Any, body)
+        pairs = sent.input if isinstance(sent.input, list) else [sent.input]
         rows = [Row(knowledge=pair.text, response=pair.text_pair) for pair in pairs]
-        name, verdicts = await service.check(rows, body.model, state, field="input")
+        name, verdicts = await service.check(rows, sent.model, state, field="input")
         data = [
             PairClass(index=place, label=one.label, probs=[1 - _score(one), _score(one)])
             for place, one in enumerate(verdicts)

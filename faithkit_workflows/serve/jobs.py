@@ -49,9 +49,11 @@ QUEUED: Final = "queued"
 RUNNING: Final = "running"
 DONE: Final = "done"
 FAILED: Final = "failed"
+NO_KEY = re.compile(r"[\\()\[\]{}:=,\s]")  # characters that a key of Hydra has after a backslash alone
 ID = re.compile(r"[0-9a-f]{32}")
 FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
+SAVED_ROWS = 256  # in which a job's progress is counted
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
@@ -208,11 +210,17 @@ class JobRunner:
                 "run_dir": folder / RUN,
                 "precision": settings.precision,
                 "on_bad_row": "skip",
+                "save_every_num_rows": SAVED_ROWS,
                 "threshold": settings.threshold,
             }
-            arguments = [f"{key}={quote_override(str(value))}" for key, value in keys.items() if value is not None]
+            arguments = [
+                f"{key}={value if isinstance(value, int | float) else quote_override(str(value))}"
+                for key, value in keys.items()
+                if value is not None
+            ]
             if labels := settings.labels:
-                classes = (f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
+                # Hydra reads no quotes around a key.
+                classes = (NO_KEY.sub(r"\\\g<0>", str(name)) + f":{label}" for name, label in labels.items())
                 arguments.append(f"labels={{{','.join(classes)}}}")
         self.write(job.model_copy(update={"state": RUNNING}))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW  # not into a file elsewhere

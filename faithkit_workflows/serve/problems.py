@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 # Every code with its status; documentation and tests read this table.
 STATUSES = {
+    "invalid_http": 400,
     "invalid_json": 400,
     "unknown_host": 400,
     "missing_key": 401,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -18,10 +19,26 @@ from pydantic import (
 
 from faithkit.records import Example, Turn
 
-Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+
+def refuse_surrogates(text: str) -> str:
+    """Refuses half of a surrogate pair, which JSON may spell and UTF-8 cannot.
+
+    Raises:
+        ValueError: The text has one.
+    """
+    if not text.isascii() and SURROGATE.search(text):
+        raise ValueError("the text has half of a surrogate pair")
+    return text
+
+
+String = Annotated[str, AfterValidator(refuse_surrogates)]
+Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]  # the pattern refuses surrogates, too
 Probability = Annotated[float, Field(ge=0, le=1)]
 MAX_PASSAGES, MAX_TURNS, MAX_FIELDS = 1000, 1000, 100
-MEMBER = re.compile(r"~|constrained-str$|list\[|str$|Pair$")  # a member of a union, which is no part of a field's place
+MEMBER = re.compile(
+    r"~|constrained-str$|function-after\[|list\[|str$"
+)  # a member of a union, which is no part of a field's place
+SURROGATE = re.compile("[\ud800-\udfff]")
 TAG = "~"  # begins the names of a union's members, which are no part of a field's place
 TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
 
@@ -49,15 +66,15 @@ class OwnRequest(JsonRequest):
 class Passage(OwnRequest):
     """A passage that was retrieved."""
 
-    id: str | None = Field(default=None, description="Returned with the spans that it is closest to.")
+    id: String | None = Field(default=None, description="Returned with the spans that it is closest to.")
     text: Text
 
 
 class DialogueTurn(OwnRequest):
     """A turn before the response."""
 
-    speaker: str = "user"
-    text: str
+    speaker: String = "user"
+    text: String
 
 
 # Unions choose their member by the value's form, so that errors are those of the member that was meant.
@@ -82,7 +99,7 @@ class Row(OwnRequest):
     response: Text = Field(
         validation_alias=AliasChoices("response", "answer"), description="The answer to check; also named answer."
     )
-    question: str | None = Field(default=None, description="What the response answers.")
+    question: String | None = Field(default=None, description="What the response answers.")
     history: Annotated[list[DialogueTurn], Field(max_length=MAX_TURNS, fail_fast=True)] | None = Field(
         default=None, description="The turns before the response, the oldest first; the question comes last."
     )
@@ -116,7 +133,7 @@ class Row(OwnRequest):
 class CheckOne(Row):
     """One response to check."""
 
-    model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
+    model: String | None = Field(default=None, description="A name of /v1/models; null: the first.")
     stream: bool = Field(default=False, description="Server-sent events: a verdict for each sentence, then the whole.")
 
 
@@ -124,7 +141,7 @@ class CheckMany(OwnRequest):
     """Several responses to check."""
 
     rows: Annotated[list[Row], Field(min_length=1, fail_fast=True)]
-    model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
+    model: String | None = Field(default=None, description="A name of /v1/models; null: the first.")
 
 
 def limit_rows(max_rows: int) -> Any:

@@ -55,7 +55,7 @@ class ServedModel:
 
         A checkpoint that cannot be loaded is logged, and leaves the one that serves.
         """
-        from faithkit.fast.hardware import return_freed_memory
+        from faithkit.fast import return_freed_memory
         from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
 
         return_freed_memory()

@@ -1,6 +1,7 @@
 """Runs the service: opens the port, loads the models behind it, and ends without losing accepted requests."""
 
 import asyncio
+import json
 import logging
 import os
 import resource
@@ -8,15 +9,19 @@ import signal
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from faithkit.errors import UserError
 from faithkit.signals import EXIT_CODE
 from faithkit_workflows.serve.app import create_app
+from faithkit_workflows.serve.gate import SAFE
+from faithkit_workflows.serve.problems import Problem
 from faithkit_workflows.serve.service import Service
 from faithkit_workflows.serve.telemetry import access_log
 from faithkit_workflows.settings.serving import ServeSettings, is_loopback
@@ -30,7 +35,7 @@ REPLY_SECONDS = 5  # after the drain, for the replies to what is unanswered
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1; a connection is closed where the headers of a request do not arrive in time."""
+    """HTTP/1.1; what is not is refused as JSON, and a connection without complete headers is closed after a while."""
 
     _header_timer: asyncio.TimerHandle | None = None
 
@@ -47,6 +52,21 @@ class Protocol(H11Protocol):
             self._end_wait()
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is not HTTP in the documented form; a reply that has begun ends where it is."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            id_ = uuid.uuid4().hex
+            help_ = f"send HTTP/1.1 with headers of at most {MAX_HEADER_BYTES} bytes"
+            body = json.dumps(Problem("invalid_http", "the request is not valid HTTP", help_).body(id_)).encode()
+            headers = SAFE | {"Content-Type": "application/json", "Content-Length": str(len(body)), "X-Request-Id": id_}
+            parts = (
+                h11.Response(status_code=400, headers=list((headers | {"Connection": "close"}).items())),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            )
+            self.transport.write(b"".join(self.conn.send(part) or b"" for part in parts))
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the wait."""

@@ -80,9 +80,10 @@ Seeds = Annotated[
 
 
 class Script(ScriptSettings):
-    """The key that every script has."""
+    """Keys of every script, or, of `fast`, of those that run models."""
 
     debug: types.Switch = False
+    fast: types.Switch = True
 
 
 class RunScript(Script):

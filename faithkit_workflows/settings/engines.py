@@ -16,7 +16,7 @@ from faithkit.inference.openai_server import check_client
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
 from faithkit.packages import missing
-from faithkit.published.known_detectors import LANGUAGE_MODELS, SENTENCES, known_detectors
+from faithkit.published.known_detectors import KnownLanguageModel, known_detectors
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.targets import check_names
@@ -230,10 +230,10 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
     if JUDGE in kinds and kind_in_name(path):
         name, _, address = path.partition(":")
         if (known := known_detectors().get(name)) is not None:
-            if known.reads in LANGUAGE_MODELS and "://" in address:
+            if isinstance(known, KnownLanguageModel) and "://" in address:
                 yield from missing("engine=openai", f"{key}={path}")
                 yield from check_client()
-            if known.claims == SENTENCES or known.windows is not None:
+            if known.divides_sentences:
                 yield from missing("a detector that divides texts into sentences", f"{key}={name}")
         return
     place, is_detector = Path(path).expanduser(), JUDGE in kinds and "generator" not in kinds

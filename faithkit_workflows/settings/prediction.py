@@ -167,6 +167,7 @@ class ScoreSettings(blocks.RunScript):
     evidence: Annotated[types.Texts, types.SomeOf(EVIDENCE)]
     by: Annotated[types.Text | types.Texts | None, types.Hint("use by=COLUMN, or by=[ONE,OTHER]")]
     output: blocks.OutputFile
+    escape_formulas: types.Switch = False
     num_rows: blocks.NumRows
     on_bad_row: blocks.OnBadRow
     labels: blocks.ClassLabels = None

@@ -17,6 +17,7 @@ from faithkit.settings import types
 from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
 from faithkit.statistics.metric import ACCURACY, COST, MetricKind
+from faithkit.targets import TARGETS
 from faithkit.training.training_options import OptimizerOptions
 from faithkit_workflows.settings import blocks, preflight
 
@@ -78,10 +79,6 @@ MODEL_KINDS = {
         "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **kinds_of(LANGUAGE_MODEL)}
     ),
 }
-OBJECTIVES = {
-    "generation.objectives.loss_truncation.LossTruncation": "generation.options:LossTruncationOptions",
-    "generation.objectives.infonce.InfoNce": "generation.options:InfoNceOptions",
-}
 
 
 def _target_of(block: Any) -> str:
@@ -99,8 +96,8 @@ class Target(types.Block):
     target: types.Text = Field(alias="_target_")
 
 
-class OtherObjective(types.OpenBlock):
-    """`objective=mle`, or one of another package."""
+class OutsideObjective(types.OpenBlock):
+    """An objective of another package, which checks its options."""
 
     target: types.Text = Field(alias="_target_")
 
@@ -111,8 +108,10 @@ def _choose_model(block: Any) -> type[types.Block]:
 
 
 def _choose_objective(block: Any) -> type[types.Block]:
-    options = OBJECTIVES.get(_target_of(block))
-    return with_options(Target, resolve_name(options)) if options else OtherObjective
+    name = _target_of(block)
+    if name not in TARGETS or not name.startswith("generation.objectives."):
+        return OutsideObjective
+    return with_options(Target, resolve_name(name).options_class())
 
 
 class ControlBlock(types.OpenBlock):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from construction.estimate.labels import VERDICT, added_names
+from construction.sheet import escape_formula
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
 from data_modules.reading.workbooks import XLSX
@@ -38,6 +39,8 @@ def write_scored(
     predictions: Iterable[Prediction],
     count: Count | None = None,
     added: Sequence[str] = ADDED,
+    *,
+    escape_formulas: bool = False,
 ) -> None:
     """Writes the unchanged rows with label, probability and spans, in the format of the path's suffix.
 
@@ -48,6 +51,7 @@ def write_scored(
         predictions: Of the rows that can be judged, in their order.
         count: Is called with each row, its example and its prediction.
         added: Columns that are added; with ANSWER the predictions are answers, and the spans refer to them.
+        escape_formulas: Writes an apostrophe before a cell of CSV or TSV that a spreadsheet would take for a formula.
     """
     every = names_added(rows, added)
     names = {name: every[name] for name in added}
@@ -71,7 +75,8 @@ def write_scored(
         with source.open("rb") as file:
             is_marked = file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         mark = codecs.BOM_UTF8 if is_marked else b""
-    _write(path, chain([mark], _lines(path.suffix, scored, [*rows.kinds, *names.values()], delimiter)))
+    header = [*rows.kinds, *names.values()]
+    _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter, escape_formulas)))
 
 
 def names_added(rows: UserTable, added: Sequence[str] = ADDED) -> dict[str, str]:
@@ -135,11 +140,14 @@ def _write(path: Path, parts: Iterable[bytes]) -> None:
                 file.write(part)
 
 
-def _lines(suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str) -> Iterator[bytes]:
+def _lines(
+    suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str, escape_formulas: bool = False
+) -> Iterator[bytes]:
     """Yields the parts of a file in the format of its suffix; the delimiter is that of .csv."""
     if suffix in (".csv", ".tsv"):
         between = "\t" if suffix == ".tsv" else delimiter
         for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
+            cells = [escape_formula(cell) for cell in cells] if escape_formulas else cells
             text = io.StringIO(newline="")
             # csv writes a carriage return unquoted, but reads it as the end of a line.
             quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL

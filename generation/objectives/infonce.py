@@ -2,7 +2,7 @@
 
 All candidate responses of a batch run through the model in one pass, with each context encoded once. An encoder-decoder
 decodes the candidates of a row as one sequence in which each attends only to itself. A causal model reads the context
-followed by the candidates, which branch off from it (`faithkit.fast.packing`). The batches are those of
+followed by the candidates, which branch off from it (`faithkit.fast.Packing`). The batches are those of
 `data_modules.encoding.candidate_encoder`.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,13 +21,49 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.fast.packing import Packing
+from faithkit.fast import Packing
+from faithkit.settings.check import options
+from faithkit.settings.types import Conflict, NonNegativeInt, OneOf, Positive
 from faithkit.training.language_model import at_places, token_mean
-from generation.objectives.objective import Objective, Step
-from generation.options import ALL, CAUSAL_QUERIES, LINEAR, MLP, SEQ2SEQ_QUERIES, InfoNceOptions
+from generation.objectives.objective import Objective, ObjectiveOptions, Step
 
-ENCODER_MEAN, FIRST_TOKEN, DECODER_FIRST = SEQ2SEQ_QUERIES
-(CONTEXT_LAST,) = CAUSAL_QUERIES
+# Of both kinds of models the first is the default.
+ENCODER_MEAN, FIRST_TOKEN, DECODER_FIRST = SEQ2SEQ_QUERIES = ("encoder_mean", "first_token", "decoder_first")
+(CONTEXT_LAST,) = CAUSAL_QUERIES = ("context_last",)
+NONE, LINEAR, MLP = PROJECTIONS = ("none", "linear", "mlp")
+ALL = "all"  # negatives of the other rows of a batch
+
+
+@options("objective")
+class InfoNceOptions(ObjectiveOptions):
+    """Options of `objective=infonce`.
+
+    Args:
+        weight: Of the contrastive loss, where the likelihood has 1.
+        temperature: Divides the scores; below 1 sharpens the choice.
+        query: The context's summary, which is compared with the candidates: encoder_mean, first_token or
+            decoder_first; for causal models context_last. None is the first of these that the model has.
+        num_negatives: Of a response, at most.
+        projection: Of the query before it is compared: linear and mlp are trained, none compares it as it is, as
+            FaithDial's release does.
+        in_batch: True makes the gold responses of the batch's other rows negatives too; `all` their negatives besides,
+            as FaithDial's release does.
+    """
+
+    weight: Positive
+    temperature: Positive
+    query: Annotated[Any, OneOf((*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES, None))]
+    num_negatives: NonNegativeInt
+    projection: Annotated[str, OneOf(PROJECTIONS)] = LINEAR
+    in_batch: Annotated[Any, OneOf((False, True, ALL))] = False
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: not s.in_batch and s.num_negatives < 1,
+            "objective.num_negatives is {s.num_negatives}",
+            "use 1 or more; with objective.in_batch=true 0 is possible",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +211,18 @@ class InfoNce(Objective):
         options: Those of `InfoNceOptions`, by name.
     """
 
+    options: InfoNceOptions
     projection: torch.nn.Module
 
     def __init__(self, **options: Any):
-        super().__init__()
-        self.options = InfoNceOptions(**options)
+        super().__init__(**options)
         self.query = self.options.query
 
     def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
         causal = turns.layout.kind == CAUSAL
         if causal and not turns.is_packed:
             problem = "objective=infonce with model.packed=false: packed, a context is read once for all candidates"
-            raise UserError(problem, hint="set model.packed=true, or choose another objective")
+            raise UserError(problem, hint="set model.packed=true (and not fast=false), or choose another objective")
         known = CAUSAL_QUERIES if causal else SEQ2SEQ_QUERIES
         if self.query is not None and self.query not in known:
             kind = "a causal model" if causal else "an encoder-decoder"

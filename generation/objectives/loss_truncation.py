@@ -5,9 +5,29 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from faithkit.settings.check import options
+from faithkit.settings.types import Count, OpenShare, Switch
 from faithkit.training.language_model import sums_by_row, token_mean
-from generation.objectives.objective import Objective, Step
-from generation.options import LossTruncationOptions
+from generation.objectives.objective import Objective, ObjectiveOptions, Step
+
+
+@options("objective")
+class LossTruncationOptions(ObjectiveOptions):
+    """Options of `objective=loss_truncation`.
+
+    Args:
+        drop_fraction: Share of the responses to leave out: c of the paper.
+        window: Newest losses that the cutoff is a quantile of.
+        hot_start: Responses before any is left out: an untrained model cannot rank them.
+        recompute_every: Responses between two cutoffs.
+        dropped_as_zero: Divides by the tokens of the dropped responses too, as FaithDial's release does.
+    """
+
+    drop_fraction: OpenShare
+    window: Count
+    hot_start: Count
+    recompute_every: Count
+    dropped_as_zero: Switch = False
 
 
 class LossTruncation(Objective):
@@ -44,14 +64,14 @@ class LossTruncation(Objective):
         options: Those of `LossTruncationOptions`, by name.
     """
 
+    options: LossTruncationOptions
     recent: Tensor
     seen: Tensor
     computed_at: Tensor
     cutoff: Tensor
 
     def __init__(self, **options: Any):
-        super().__init__()
-        self.options = LossTruncationOptions(**options)
+        super().__init__(**options)
         self.register_buffer("recent", torch.zeros(self.options.window))
         self.register_buffer("seen", torch.tensor(0))
         self.register_buffer("computed_at", torch.tensor(0))

@@ -3,13 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
 from data_modules.encoding.encoder import Encoder
 from data_modules.encoding.turn_encoder import TurnEncoder
+from faithkit.settings.check import options
 from faithkit.training.language_model import OneProcess, Processes, run_model
 
 
@@ -53,11 +54,31 @@ class Step:
         )
 
 
+@options("objective")
+class ObjectiveOptions:
+    """The keys of the block `objective` besides `_target_`; an objective with options has a subclass with fields."""
+
+
 class Objective(torch.nn.Module, ABC):
     """A loss for generators. Its buffers and parameters are trained, checkpointed and sharded with the model's.
 
     Only `forward` must be implemented; the other methods do nothing by default.
+
+    Args:
+        options: Fields of the class that the attribute `options` is annotated with, which checks them.
     """
+
+    options: ObjectiveOptions
+
+    def __init__(self, **options: Any):
+        super().__init__()
+        self.options = self.options_class()(**options)
+
+    @classmethod
+    def options_class(cls) -> type[ObjectiveOptions]:
+        """Returns the class of its options, with which the command line is checked too."""
+        found: type[ObjectiveOptions] = get_type_hints(cls)["options"]
+        return found
 
     def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
         """Wraps the encoder of plain turns if the objective needs further columns.

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from critic.runtime.precision import Int8Linear, apply_precision
+from critic.runtime.precision import apply_precision
 from faithkit.errors import UserError
+from faithkit.fast.linear_layers import Int8Linear
 
 needs_kernels = pytest.mark.skipif(
     "onednn" not in torch.backends.quantized.supported_engines, reason="no int8 kernels for this CPU"

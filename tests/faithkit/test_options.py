@@ -40,4 +40,4 @@ def test_the_file_may_follow_keys_and_no_option() -> None:
 def test_groups_are_keys_and_flags_are_known() -> None:
     keys, flags = top_keys("train")
     assert {"model", "experiment", "seed", "run_dir"} <= keys and "defaults" not in keys
-    assert flags == {"verbose", "debug"}
+    assert flags == {"verbose", "debug", "fast"}

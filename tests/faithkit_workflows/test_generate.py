@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -159,14 +160,14 @@ def test_the_best_of_several_carries_the_critics_verdict(tiny_llama: Path, train
 class Slow:
     """Stops where it is told to, as a kill would."""
 
-    def __init__(self, stop_at: int | None = None):
-        self.stop_at, self.asked = stop_at, 0
+    def __init__(self, stop_at: int | None = None, word: str = "to"):
+        self.stop_at, self.asked, self.word = stop_at, 0, word
 
     def answer(self, asked: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
         if self.asked == self.stop_at:
             raise KeyboardInterrupt
         self.asked += 1
-        return [Prediction(id=example.id, text=f"to {example.id}") for example in asked]
+        return [Prediction(id=example.id, text=f"{self.word} {example.id}") for example in asked]
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 3])
@@ -185,6 +186,43 @@ def test_what_a_kill_left_is_taken_up_and_ends_as_the_same_file(stop_at: int, cu
     done = Slow()
     write_answers(path, asked, done, chunk_size=3)
     assert done.asked == 0, "nothing is answered twice"
+
+
+@pytest.mark.parametrize(
+    "change", ["an answer", "a moved line", "planted", "another model", "a context", "no checksum"]
+)
+def test_what_this_run_did_not_write_is_answered_again(
+    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, asked, made_by = tmp_path / "a.jsonl", examples(9), "one"
+    write_answers(path, asked, Slow(), chunk_size=3, made_by=made_by)
+    whole, lines = path.read_bytes(), path.read_bytes().splitlines(keepends=True)
+    if change == "an answer":
+        path.write_bytes(whole.replace(lines[4], lines[4].replace(b"to ", b"on ")))
+    elif change == "a moved line":
+        path.write_bytes(b"".join([*lines[:3], lines[4], lines[3], *lines[5:]]))
+    elif change == "planted":  # both files of a run with other answers
+        write_answers(tmp_path / "b.jsonl", asked, Slow(word="on"), chunk_size=3, made_by="two")
+        for suffix in (".jsonl", ".checksums"):
+            (tmp_path / "b").with_suffix(suffix).replace(path.with_suffix(suffix))
+    elif change == "another model":
+        made_by = "two"
+    elif change == "a context":
+        asked[4] = replace(asked[4], knowledge="another")
+    else:
+        path.with_suffix(".checksums").unlink()
+    again, kept = Slow(), 1 if change in ("an answer", "a context") else 0
+    if change == "a moved line":
+        with pytest.raises(UserError, match="line 4\n  hint: the data have changed"):
+            write_answers(path, asked, again, chunk_size=3, made_by=made_by)
+        return
+    found = write_answers(path, asked, again, chunk_size=3, made_by=made_by)
+    assert again.asked == 3 - kept, "the chunks before the change are kept"
+    assert path.read_bytes() == whole and [one.text for one in found] == [f"to {one.id}" for one in asked]
+    assert f"lines {3 * kept + 1} to 9" in caplog.text and "answered again" in caplog.text
+    done = Slow()
+    write_answers(path, asked, done, chunk_size=3, made_by=made_by)
+    assert done.asked == 0
 
 
 def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:

@@ -76,6 +76,25 @@ def test_a_table_keeps_its_separator_its_mark_and_its_formulas(tmp_path: Path) -
     assert b'\n"a;b";"=HYPERLINK(""x"")";+1;' in written
 
 
+@given(
+    st.lists(
+        st.sampled_from(["", "'"]).flatmap(lambda mark: st.from_regex(rf"\A{mark}[=+@\t\r-].{{0,3}}\Z")), min_size=1
+    )
+)
+def test_formulas_are_escaped_when_asked_and_can_be_read_again(formulas: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        path, out = Path(name) / "rows.jsonl", Path(name) / "out.csv"
+        path.write_text("".join(json.dumps({"context": "k", "answer": "r", "=x": one}) + "\n" for one in formulas))
+        rows = open_user_table(str(path), {}, join=" ".join)
+        write_scored(out, rows, judged(rows), escape_formulas=True)
+        with out.open(newline="") as file:
+            header, *found = csv.reader(file)
+    assert header[:3] == ["context", "answer", "'=x"]
+    assert [row[2] for row in found] == [f"'{one}" for one in formulas] and {row[3] for row in found} == {
+        "hallucinated"
+    }
+
+
 def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_path: Path) -> None:
     import datetime
 

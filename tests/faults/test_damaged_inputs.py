@@ -272,10 +272,14 @@ class Echo:
 @share(4)
 @given(st.data())
 def test_the_predictions_of_an_interrupted_run_are_completed(data: st.DataObject) -> None:
-    lines = prediction_lines(labelled()[: data.draw(st.integers(1, len(labelled())))])
     with new_folder() as folder, used_or_explained(), contextlib.redirect_stderr(io.StringIO()):
-        file, cut = folder / "predictions.jsonl", st.integers(0, len(lines) - 1).map(lambda end: lines[:end])
-        file.write_bytes(data.draw(st.one_of(cut, damaged_rows(lines, ".jsonl"))))
-        answers = write_answers(file, labelled(), Echo(), chunk_size=data.draw(st.integers(1, 3)))  # type: ignore[arg-type]
-        ids = [example.id for example in labelled()]
-        assert [answer.id for answer in answers] == ids == list(read_predictions(file))
+        file, answerer, size = folder / "predictions.jsonl", Echo(), data.draw(st.integers(1, 3))
+        write_answers(file, labelled(), answerer, chunk_size=size)  # type: ignore[arg-type]
+        whole = file.read_bytes()
+        damaged = data.draw(st.sampled_from([file, file.with_suffix(".checksums")]))
+        lines = damaged.read_bytes()
+        cut = st.integers(0, len(lines) - 1).map(lambda end: lines[:end])
+        damaged.write_bytes(data.draw(st.one_of(cut, damaged_rows(lines, ".jsonl"))))
+        answers = write_answers(file, labelled(), answerer, chunk_size=size)  # type: ignore[arg-type]
+        assert answers == [Prediction(id=example.id, text=example.knowledge) for example in labelled()]
+        assert file.read_bytes() == whole

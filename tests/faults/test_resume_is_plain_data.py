@@ -13,7 +13,7 @@ import yaml
 
 from faithkit.errors import UserError
 from faithkit.files.saved_config import MAX_BYTES, MAX_NODES, read_config, write_config
-from faithkit.targets import check_names
+from faithkit.targets import check_names, find_outside_code, named_in
 from tests.running import commanded, compose, opened
 
 
@@ -238,3 +238,19 @@ def test_nothing_is_built_from_the_settings_that_a_model_carries(
     small = ["benchmark=embedded", "benchmark.options.num_test=20", f"checkpoint={folder}"]
     evaluate_here(*small, f"run_dir={tmp_path / 'evaluation'}")
     assert export(str(folder), str(tmp_path / "exported")).difference == 0
+
+
+@pytest.mark.parametrize(
+    ("override", "is_named"),
+    [
+        ("data.parts=[{_target_: my.Data, path: DIR}]", True),
+        ("+data.parts.x._target_=my.Other,my.Data", True),
+        ("extensions=['my.Data']", True),
+        ("run_dir=my.Data.2", False),
+        ("data.path='in my.Data'", False),
+        ("data.parts=[my.Data", False),
+    ],
+)
+def test_a_whole_text_of_a_value_names_code(override: str, is_named: bool) -> None:
+    assert named_in([override], {"data": {"_target_": "my.Data"}}) == ["my.Data"] * is_named
+    assert (find_outside_code([override]) is not None) == (is_named or override.endswith("[my.Data"))

@@ -11,7 +11,7 @@ from torch import Tensor
 from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import use_packed_attention
 from faithkit.training.language_model import row_statistics, run_model, token_losses
 from generation.weights import ARCHITECTURES, load_generator
 from tests.data_modules.examples import HISTORY, example

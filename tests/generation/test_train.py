@@ -97,11 +97,15 @@ def test_an_exported_model_is_the_same_in_plain_transformers(
     assert scope["inputs"].input_ids[0].tolist() == encoder.contexts([asked], Counter()).row(0).tolist()
 
 
-def test_padded_training_takes_the_steps_of_packed_training(options: dict[str, list[str]], tmp_path: Path) -> None:
+def test_padded_training_takes_the_steps_of_packed_training_also_without_fast_code(
+    options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for packed in ("true", "false"):
         train_here(f"run_dir={tmp_path / packed}", *options["gpt2"], f"model.packed={packed}")
-    ours, theirs = (curve(tmp_path / packed) for packed in ("true", "false"))
-    assert len(ours) == 5 and ours == pytest.approx(theirs, abs=1e-4)
+    monkeypatch.setenv("FAITHKIT_FAST", "0")
+    train_here(f"run_dir={tmp_path / 'plain'}", *options["gpt2"], "model.packed=true")
+    ours, theirs, plain = (curve(tmp_path / name) for name in ("true", "false", "plain"))
+    assert len(ours) == 5 and ours == pytest.approx(theirs, abs=1e-4) and ours == pytest.approx(plain, abs=1e-4)
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights_and_window(

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from faithkit.errors import UserError
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import use_packed_attention
 from faithkit.inference.messages import MessageTokens
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 from faithkit.training.language_model import row_statistics, run_model, token_losses

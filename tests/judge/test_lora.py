@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
-from faithkit.fast.packing import use_packed_attention
+from faithkit.fast import use_packed_attention
 from faithkit.files.jsonl import read_predictions
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine

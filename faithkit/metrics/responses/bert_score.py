@@ -21,7 +21,7 @@ from torch.nn import ModuleList
 from torch.nn.utils.rnn import pad_sequence
 
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.statistics.spread import Values
 

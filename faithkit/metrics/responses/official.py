@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from faithkit.detector import Entailment
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 from faithkit.metrics.responses.bert_score import RescaledBertScore
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, count_shared_grams
 from faithkit.metrics.responses.q2 import Q2, Q2Rules, Q2Scores, TextPair, make_statements

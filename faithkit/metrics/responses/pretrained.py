@@ -2,8 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from faithkit.fast.hardware import to_bf16, wants_bf16
-from faithkit.fast.linear_layers import speed_up_linear_layers
+from faithkit.fast import accelerate, to_bf16, wants_bf16
 from faithkit.weights.load import check_vocabulary, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -34,8 +33,7 @@ def load_pretrained(auto: str, weights: str, *, device: str | None = None, preci
         model = load_model(getattr(transformers, auto), source, head_may_be_new=auto == "AutoModel")
         check_vocabulary(model, tokenizer, source)
     model = to_bf16(model) if wants_bf16(precision, place) else model
-    speed_up_linear_layers(model)
-    return Pretrained(model.eval().to(place), tokenizer, torch.device(place))
+    return Pretrained(accelerate(model.eval().to(place)), tokenizer, torch.device(place))
 
 
 def longest_input(model: Any, tokenizer: Any) -> int:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.weights.resolve import resolve
 from faithkit.words import apostrophe_words

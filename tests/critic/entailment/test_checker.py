@@ -38,7 +38,7 @@ def folder(request: pytest.FixtureRequest, root: Path) -> tuple[str, Path]:
 
 
 def checker_of(name: str, folder: Path, **changes: Any) -> EntailmentChecker:
-    known = known_detectors()[name]
+    known: Any = known_detectors()[name]
     return EntailmentChecker.load(replace(known, **changes), str(folder), str(folder / "base") if known.base else "")
 
 
@@ -87,7 +87,7 @@ def test_scores_are_those_of_the_original_format(folder: tuple[str, Path]) -> No
 
 def test_the_best_window_counts_for_each_claim(folder: tuple[str, Path]) -> None:
     name, path = folder
-    known = known_detectors()[name]
+    known: Any = known_detectors()[name]
     if known.windows is None:
         checker = checker_of(name, path)
         assert checker.supported([LONG], CLAIMS[:1])[0] == pytest.approx(reference(name, path, LONG, CLAIMS[0]))

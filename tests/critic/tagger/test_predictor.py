@@ -26,6 +26,17 @@ def test_results_are_the_same_in_any_batch_and_order(tagger: Tagger) -> None:
             assert_same(first, second)
 
 
+def test_the_switch_tags_padded_windows_with_transformers(
+    tagger: Tagger, tagger_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAITHKIT_FAST", "0")
+    plain = Tagger.load(str(tagger_folder))
+    assert not plain.encoder.packed and tagger.encoder.packed
+    assert not any(type(module).__module__.startswith("faithkit") for module in plain.model.modules())
+    for first, second in zip(tagger.tag(ROWS), plain.tag(ROWS), strict=True):
+        assert_same(first, second)
+
+
 def test_examples_become_predictions_in_their_order(tagger: Tagger) -> None:
     asked = [(Turn(speaker="seeker", text=question),) if question else () for question in QUESTION]
     rows = zip(CONTEXT, asked, ANSWER, strict=True)

@@ -57,12 +57,17 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
     assert {"token_ece_before", "token_ece_after", "response_ece"} <= calibration.keys()
 
 
-def test_padded_training_takes_the_steps_of_packed_training(tmp_path: Path, tagger_options: list[str]) -> None:
+def test_padded_training_takes_the_steps_of_packed_training_also_without_fast_code(
+    tmp_path: Path, tagger_options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     same = ["model.dropout=0", "callbacks.log_every_num_steps=1", "logger=csv", "data.num_rows=30"]
     for packed in ("true", "false"):
         train_here(f"run_dir={tmp_path / packed}", *tagger_options, *same, f"model.packed={packed}")
-    packed_losses, padded_losses = curve(tmp_path / "true"), curve(tmp_path / "false")
+    monkeypatch.setenv("FAITHKIT_FAST", "0")
+    train_here(f"run_dir={tmp_path / 'plain'}", *tagger_options, *same)
+    packed_losses, padded_losses, plain_losses = (curve(tmp_path / name) for name in ("true", "false", "plain"))
     assert len(packed_losses) > 3 and packed_losses == pytest.approx(padded_losses, abs=1e-4)
+    assert plain_losses == pytest.approx(packed_losses, abs=1e-4)
     assert packed_losses[-1] != packed_losses[0]
 
 

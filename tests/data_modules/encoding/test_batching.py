@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding.batching import PADDING_ROW, BatchSampler, Part
-from faithkit.fast.batch_planning import plan_batches
+from faithkit.fast import plan_batches
 
 LENGTHS = st.lists(st.integers(1, 200), min_size=1, max_size=80).map(lambda values: np.array(values, np.int32))
 

@@ -18,10 +18,11 @@ SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "n
 @cache
 def model_of(family: str) -> Any:
     """The model of a family; its weights are large, so that tokens are rarely near ties."""
-    return _made(family).eval()
+    return make_model(family).eval()
 
 
-def _made(family: str) -> Any:
+def make_model(family: str) -> Any:
+    """A new model of a family, in training mode."""
     import transformers as t
 
     torch.manual_seed(0)
@@ -50,8 +51,8 @@ def _made(family: str) -> Any:
     return t.BartForConditionalGeneration(config)
 
 
-def engine_of(family: str, batch_size: int = 16) -> TransformersEngine:
-    model = model_of(family)
+def engine_of(family: str, batch_size: int = 16, model: Any = None) -> TransformersEngine:
+    model = model or model_of(family)
     prefix = (BEGIN,) if model.config.is_encoder_decoder else ()
     return TransformersEngine(model, eos_id=EOS, pad_id=PAD, decoder_prefix=prefix, batch_size=batch_size)
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tests.faithkit.inference.models import (
     by_huggingface,
     engine_of,
     logprob_by_hand,
+    make_model,
     model_of,
     prompts,
 )
@@ -57,6 +59,23 @@ def test_samples_do_not_depend_on_what_else_is_in_the_batch(family: str) -> None
     assert run(family, decoding, 16, prompts()[::-1]) == alone
     few = prompts()[3:7]
     assert run(family, decoding, 64, few) == {key: alone[key] for p in few for key in [(p.id, s) for s in range(2)]}
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "mt5"])
+@pytest.mark.parametrize("decoding", [Decoding(), Decoding(strategy="nucleus", top_p=0.9, num_samples=2)], ids=str)
+def test_the_switch_decodes_with_the_cache_and_the_attention_of_transformers(
+    family: str, decoding: Decoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = replace(decoding, max_new_tokens=TIMES, repetition_penalty=1.2)
+    expected, shares = run(family, decoding), dict(engine_of(family).next_probabilities(prompts(), [3, 4]))
+    monkeypatch.setenv("FAITHKIT_FAST", "0")
+    plain = engine_of(family, 5, model=make_model(family).eval())
+    assert texts(list(plain.generate(prompts(), decoding))) == expected
+    assert not any(
+        "faithkit" in part.config._attn_implementation for part in plain.model.modules() if hasattr(part, "config")
+    )
+    for id_, found in plain.next_probabilities(prompts(), [3, 4]):
+        assert found == pytest.approx(shares[id_], abs=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -18,7 +18,7 @@ from transformers import (
     T5Config,
 )
 
-from faithkit.fast.packing import Packing, use_packed_attention
+from faithkit.fast import Packing, use_packed_attention
 from faithkit.training.sharded_strategy import in_step, shard
 from faithkit.weights.load import build_empty
 from tests.process_groups import in_processes

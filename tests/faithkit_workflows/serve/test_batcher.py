@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit_workflows.serve.batcher import Batcher
+import faithkit_workflows.serve.batcher as batcher_module
+from faithkit_workflows.serve.batcher import FIRST_RATE, PASSED_TIMES, Batcher
 from faithkit_workflows.serve.problems import Problem
 
 
@@ -68,6 +70,39 @@ def test_a_cancelled_request_leaves_the_queue_and_a_full_queue_refuses() -> None
     asyncio.run(send())
     batcher.close()
     assert judged == ["busy"]
+
+
+@pytest.mark.parametrize(("size", "bound"), [(500, PASSED_TIMES * 500 / FIRST_RATE), (10**6, 0.8)])
+def test_short_rows_pass_a_long_one_for_a_bounded_time(
+    size: int, bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batcher_module, "MAX_PASSED_SECONDS", 0.8)
+    order: list[str] = []
+
+    def judge(items: Sequence[Any]) -> list[Any]:
+        time.sleep(0.01)
+        order.extend(items)
+        return list(items)
+
+    async def send() -> float:
+        async def send_short() -> None:
+            while not long.done():
+                await batcher.submit(["short"], [60])
+
+        busy = asyncio.create_task(batcher.submit(["busy"], [100]))
+        await asyncio.sleep(0.005)
+        began, long = time.perf_counter(), asyncio.ensure_future(batcher.submit(["long"], [size]))
+        short = [asyncio.create_task(send_short()) for _ in range(20)]
+        await long
+        waited = time.perf_counter() - began
+        await asyncio.gather(busy, *short)
+        return waited
+
+    batcher = make_batcher(judge, workers=1, batch_characters=100)  # one row at a time: none is in a batch by chance
+    waited = asyncio.run(send())
+    batcher.close()
+    assert order[:5] == ["busy", *["short"] * 4], "shorter rows that came later are judged first"
+    assert bound - 0.1 < waited < bound + 0.6, "and then no further one"
 
 
 def test_a_fault_fails_its_rows_and_no_others() -> None:

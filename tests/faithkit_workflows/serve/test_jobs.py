@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 import signal
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from faithkit.files.run_lock import is_locked
+from tests.critic.test_class_labels import foreign
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
 from tests.faithkit_workflows.serve.test_keys import add_key
 from tests.running import run
@@ -25,7 +27,8 @@ def make_table(num_rows: int) -> bytes:
 
 def wait_for_job(server: RunningServer, id_: str, *states: str) -> Any:
     end = time.monotonic() + PATIENCE
-    while (job := server.reply(f"/v1/jobs/{id_}")[2])["state"] not in states:
+    while (job := server.reply(f"/v1/jobs/{id_}")[2]).get("state") not in states:
+        assert "error" not in job or "state" in job, (job, server.log.read_text()[-3000:])
         assert time.monotonic() < end, job
         time.sleep(0.05)
     return job
@@ -66,9 +69,14 @@ def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_fil
         second = run("serve.py", *arguments, "port=0")
         assert second.returncode == 2 and "is working in this folder" in second.stderr
         job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
-        while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
+        while not (rows := server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
             time.sleep(0.05)
+        assert rows < 2_000, "progress is shown early"
         assert server.end(signal.SIGTERM) == 0
+    predictions = tmp_path / "jobs" / job["id"] / "run" / "predictions" / "table.jsonl"
+    first, rest = predictions.read_text().split("\n", 1)
+    planted = {**json.loads(first), "label": "unparsed", "score": None}
+    predictions.write_text(f"{json.dumps(planted)}\n{rest}")
     with run_server(*arguments) as server:
         wait_for_job(server, job["id"], "running")
         end = time.monotonic() + PATIENCE
@@ -81,6 +89,7 @@ def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_fil
     with run_server(*arguments) as server:
         done = wait_for_job(server, job["id"], "done", "failed")
         assert (done["state"], done["rows"]) == ("done", 3_000), done
+        assert predictions.read_text().split("\n", 1)[0] == first, "an edited line is no verdict"
 
 
 def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Path) -> None:
@@ -95,6 +104,23 @@ def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Pat
         assert server.reply(f"/v1/jobs/{first['id']}")[2]["state"] == "done"
         assert server.reply(f"/v1/jobs/{second['id']}")[2]["error"]["code"] == "unknown_job"
         assert server.reply("/health/ready")[0] == 200
+
+
+def test_a_job_has_the_labels_of_the_service(trained: Path, tmp_path: Path) -> None:
+    critic, row = foreign(trained, tmp_path / "critic"), {"knowledge": CONTEXT, "response": "It lasts 0 months."}
+    found = []
+    for labels in ("labels={0: faithful, 1: hallucinated}", "labels={0: hallucinated, LABEL_1: faithful}"):
+        folder = tmp_path / f"jobs {len(found)}"
+        with run_server(f"checkpoint={critic}", f"jobs_dir='{folder}'", labels) as server:
+            server.wait_until_ready()
+            job = server.reply("/v1/jobs", make_table(1), Content_Type="text/csv")[2]
+            done = wait_for_job(server, job["id"], "done", "failed")
+            assert done["state"] == "done", done
+            (scored,) = csv.DictReader(io.StringIO(server.reply(done["result"])[2].decode()))
+            verdict = server.reply("/v1/check", row)[2]
+            assert float(scored["probability"]) == pytest.approx(verdict["probability"], abs=1e-6)
+            found.append(verdict["probability"])
+    assert sum(found) == pytest.approx(1, abs=1e-6), "the labels are swapped"
 
 
 def test_a_job_counts_in_the_rate_and_belongs_to_its_key(default_file: Path, tmp_path: Path) -> None:

@@ -64,6 +64,16 @@ def test_who_has_no_key_cannot_keep_out_who_has_one(tmp_path: Path, default_file
         assert "10.0.0.1" not in server.log.read_text()
 
 
+def test_no_header_gives_a_client_another_rate(default_file: Path) -> None:
+    with run_server(f"checkpoint='default:{default_file}'", "rows_per_minute=3") as server:
+        server.wait_until_ready()
+        never = server.reply("/v1/check", {"rows": [ROW] * 4})
+        assert (never[0], never[2]["error"]["code"]) == (429, "rate_limited")
+        assert "retry-after" not in never[1], "waiting does not help"
+        statuses = [server.reply("/v1/check", ROW, X_Forwarded_For=f"10.0.0.{n}")[0] for n in range(5)]
+        assert statuses == [200, 200, 200, 429, 429]
+
+
 def test_other_machines_need_keys_or_an_explicit_choice(default_file: Path) -> None:
     refused = run("serve.py", "host=0.0.0.0", f"checkpoint='default:{default_file}'")
     assert refused.returncode == 2

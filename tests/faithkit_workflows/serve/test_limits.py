@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import resource
 import socket
 import threading
@@ -61,6 +62,11 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         (CHECK, {**ROW, "response": "It lasts. " * 6_000}, "row_too_large", "response"),
         (CHECK, {"rows": [ROW, {**ROW, "response": "It lasts. " * 6_000}]}, "row_too_large", "rows.1.response"),
         ("/v1/score", {"text_1": 5, "text_2": "It lasts."}, "invalid_request", "text_1"),
+        ("/v1/score", {"text_1": ["a", 5], "text_2": "It lasts."}, "invalid_request", "text_1.1"),
+        ("/v1/score", {"text_1": [], "text_2": "It lasts."}, "invalid_request", "text_1"),
+        ("/v1/score", {"text_1": "a", "text_2": ["b"] * 41}, "too_many_rows", "text_2"),
+        ("/classify", {"input": [{"text": "a", "text_pair": "b"}] * 41}, "too_many_rows", "input"),
+        ("/classify", {"input": {"text": "a"}}, "invalid_request", "input.text_pair"),
         (CHECK, {**ROW, "knowledge": ["a", {"id": "b"}]}, "invalid_request", "knowledge.1.text"),
         (CHECK, {"rows": [ROW, {**ROW, "history": [{"speaker": "user"}]}]}, "invalid_request", "rows.1.history.0.text"),
         (CHECK, {"rows": []}, "invalid_request", "rows"),
@@ -79,6 +85,12 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "invalid_request", "text_2"),
         ("/v1/chat/completions", {"messages": MESSAGES}, "invalid_request", "messages.0"),
         ("/v1/chat/completions", {"messages": [*MESSAGES, ANSWERED]}, "invalid_request", "messages"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": 5}]},
+            "invalid_request",
+            "messages.0.content",
+        ),
         ("/v1/check/stream", {"knowledge": "a"}, "wrong_content_type", None),
         ("/v1/nothing", {}, "not_found", None),
         ("/v1/jobs/unknown", None, "unknown_job", "id"),
@@ -169,6 +181,56 @@ def test_slow_and_aborted_uploads_end_alone(server: RunningServer) -> None:
             assert b"body_timeout" in read_reply(slow)
         time.sleep(0.2)
     assert "faithkit_queue_rows 0.0" in server.reply("/metrics")[2].decode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n",
+        b"GET /" + b"a" * 70_000,
+        HEAD.encode() + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused_in_the_documented_form(server: RunningServer, sent: bytes) -> None:
+    size = len(server.log.read_bytes())
+    with served_meanwhile(server), server.connect() as connection:
+        connection.sendall(sent)
+        head, _, body = read_reply(connection).partition(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert head.startswith(b"HTTP/1.1 400 ") and error["code"] == "invalid_http" and error["help"]
+    assert f"x-request-id: {error['request_id']}".encode() in head.lower()
+    log = server.log.read_bytes()[size:]
+    assert b"Traceback" not in log and b"a" * 300 not in log
+
+
+def test_half_a_character_is_refused_and_no_text_is_logged(server: RunningServer) -> None:
+    text = "a secret \ud800"
+    passages, turns = [{"id": text, "text": "a"}], [{"role": "system", "content": text}, ANSWERED]
+    for path, body, field in (
+        (CHECK, {**ROW, "response": text}, "response"),
+        (CHECK, {"rows": [ROW, {**ROW, "question": text}]}, "rows.1.question"),
+        (CHECK, {**ROW, "knowledge": passages}, "knowledge.0.id"),
+        (CHECK, {**ROW, "history": [{"text": text}]}, "history.0.text"),
+        ("/v1/chat/completions", {"messages": turns}, "messages.0.content"),
+    ):
+        status, _, reply = server.reply(path, body)
+        assert (status, reply["error"]["code"], reply["error"]["field"]) == (422, "invalid_request", field)
+    assert "secret" not in server.log.read_text()
+
+
+def test_long_addresses_are_logged_cut_off(server: RunningServer) -> None:
+    assert server.reply(f"/{'b' * 50_000}?{'c' * 10_000}")[0] == 404
+    log = server.wait_for(r'"path": "/(b+)"')
+    assert len(log) < 300 and "c" * 40 not in server.log.read_text()
+
+
+def test_the_document_has_the_limit_of_rows(server: RunningServer) -> None:
+    schemas = server.reply("/openapi.json")[2]["components"]["schemas"]
+    limits = re.findall(
+        r'"maxItems": (\d+)', json.dumps([schemas[n] for n in ("ScoreRequest", "ClassifyRequest", "CheckMany")])
+    )
+    assert limits == ["40"] * 4
 
 
 def test_connections_without_a_request_are_closed(server: RunningServer) -> None:

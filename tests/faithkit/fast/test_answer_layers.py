@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from critic.tagger.windows import _answer_logits
-from faithkit.fast.answer_layers import answer_stretches, compute_gated, keep_answers
+from faithkit.fast.answer_layers import compute_gated, keep_answers, plan_answers
 from faithkit.fast.linear_layers import OneDnnLinear, speed_up_linear_layers
 from faithkit.fast.packing import use_packed_attention
 from tests.faithkit.fast.test_packing import build
@@ -75,7 +75,7 @@ def test_bf16_logits_are_as_near_to_those_of_fp32(family: str) -> None:
 def test_a_modernbert_layer_reads_what_the_layers_above_it_can_see() -> None:
     model = build("modernbert")  # full, 8 to either side, 8 to either side
     keep_answers(model)
-    stretches = answer_stretches(model, [60, 10], torch.tensor([50, 2]), torch.tensor([55, 9]))
+    _, stretches = plan_answers(model, {}, torch.tensor([60, 10]), torch.tensor([50, 2]), torch.tensor([55, 9]))
     assert [stretch.packing.lengths for stretch in stretches] == [(60, 10), (26, 10), (18, 10)]
     assert [stretch.packing.queries for stretch in stretches] == [(26, 10), None, None]
 

@@ -9,8 +9,7 @@ import transformers as t
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
-from faithkit.fast.t5_layers import speed_up
-from faithkit.training.module import use_half_norms
+from faithkit.fast.training_layers import replace_layers, use_half_norms
 
 SIZES: dict[str, Any] = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
 
@@ -33,7 +32,7 @@ def batch() -> dict[str, Tensor]:
 def test_logits_and_gradients_are_those_of_transformers(activation: str, checkpointing: bool) -> None:
     plain = build(feed_forward_proj=activation)
     model, inputs = deepcopy(plain), batch()
-    speed_up(model)
+    replace_layers(model)
     if checkpointing:
         model.gradient_checkpointing_enable()
     for _ in range(2):  # rows without padding may follow packed ones
@@ -52,7 +51,7 @@ def test_logits_and_gradients_are_those_of_transformers(activation: str, checkpo
 def test_errors_in_bf16_are_no_larger() -> None:
     plain = build(feed_forward_proj="gated-gelu")
     model = deepcopy(plain)
-    speed_up(model)
+    replace_layers(model)
     with torch.no_grad():
         exact = plain(**batch(), use_cache=False).logits
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -62,7 +61,7 @@ def test_errors_in_bf16_are_no_larger() -> None:
 
 def test_a_refused_batch_leaves_the_model_usable() -> None:
     model = build()
-    speed_up(model)
+    replace_layers(model)
     with pytest.raises(IndexError):
         model(**{**batch(), "input_ids": torch.full((3, 20), 99)})
     assert model(**batch(), use_cache=False).logits.shape == (3, 7, 60)
@@ -71,7 +70,7 @@ def test_a_refused_batch_leaves_the_model_usable() -> None:
 def test_other_models_are_not_changed() -> None:
     model = BartForConditionalGeneration(BartConfig(vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=1))
     before = [type(module) for module in model.modules()]
-    speed_up(model)
+    replace_layers(model)
     assert [type(module) for module in model.modules()] == before
 
 

@@ -1,17 +1,25 @@
-"""Trains T5 in fewer passes over its activations: packed rows, a fused norm, one kernel for the activation.
+"""Layers of training in fewer passes over activations: T5's on a CPU, and norms of half precision on a GPU.
 
 transformers' T5 cannot take packed rows, because its position biases count tokens over the whole row; here they are
 computed once for the longest sequence. The weights keep their names.
+
+On a GPU autocast computes norms in fp32 and leaves their result in fp32, so that each linear layer that follows casts
+it again, and a layer of BERT adds to it in fp32. A kernel of half precision sums in fp32 too, so only the result is
+rounded, as autocast rounds it for the next layer.
 """
 
+import re
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from faithkit.fast.hardware import has_operator
 from faithkit.fast.packing import allow_packed_attention, pack_rows
 
 MODELS = ("T5ForConditionalGeneration", "MT5ForConditionalGeneration")
+RMS_NORMS = ("LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm")  # of transformers, all alike
 
 
 class RmsNorm(torch.autograd.Function):
@@ -64,7 +72,7 @@ class GatedFeedForward(nn.Module):
         return output
 
 
-def speed_up(model: Any) -> None:
+def replace_layers(model: Any) -> None:
     """Replaces layers of a T5 that is trained on a CPU, and packs the rows of its encoder; changes no other model."""
     if type(model).__name__ not in MODELS or model.device.type != "cpu" or not allow_packed_attention(model.encoder):
         return
@@ -72,7 +80,7 @@ def speed_up(model: Any) -> None:
     model.encoder.register_forward_pre_hook(_pack, with_kwargs=True)
     model.encoder.register_forward_hook(_unpack, with_kwargs=True)
     for name, module in list(model.named_modules()):
-        if name.endswith("layer_norm"):
+        if name.endswith("layer_norm") and has_operator("ops.aten.native_layer_norm_backward"):
             model.set_submodule(name, Norm(module).train(module.training))
         elif type(getattr(module, "act", None)).__name__ == "NewGELUActivation" and hasattr(module, "wi_1"):
             model.set_submodule(name, GatedFeedForward(module).train(module.training))
@@ -99,3 +107,40 @@ def _unpack(encoder: Any, _: Any, options: dict[str, Any], output: Any) -> Any:
         padded = states.new_zeros(*mask.shape, states.shape[-1])
         output.last_hidden_state = padded.index_put(mask.nonzero().unbind(1), states)
     return output
+
+
+class HalfLayerNorm(nn.LayerNorm):
+    """A layer norm that returns the type of autocast."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        device = input.device.type
+        if not torch.is_autocast_enabled(device):
+            return super().forward(input)
+        dtype = torch.get_autocast_dtype(device)
+        with torch.autocast(device, enabled=False):
+            weight, bias = (None if one is None else one.to(input.dtype) for one in (self.weight, self.bias))
+            return F.layer_norm(input, self.normalized_shape, weight, bias, self.eps).to(dtype)
+
+
+class HalfRmsNorm(nn.Module):
+    """A norm of Llama in one kernel; it returns the type of autocast."""
+
+    weight: Tensor
+    variance_epsilon: float
+
+    def forward(self, input: Tensor) -> Tensor:
+        device = input.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else input.dtype
+        with torch.autocast(device, enabled=False):
+            weight = self.weight.to(input.dtype)
+            return F.rms_norm(input, weight.shape, weight, self.variance_epsilon).to(dtype)
+
+
+def use_half_norms(model: Any) -> None:
+    """Replaces the norms within the layers of a model; the weights and their names stay."""
+    for name, module in model.named_modules():
+        if re.search(r"\.\d+\.", name):
+            if type(module) is nn.LayerNorm:
+                module.__class__ = HalfLayerNorm
+            elif type(module).__name__ in RMS_NORMS:
+                module.__class__ = HalfRmsNorm

@@ -49,7 +49,7 @@ def test_selected_rows_take_their_keys_along(count: int, rows: list[int]) -> Non
 def test_logits_are_as_exact_as_those_of_transformers(family: str, dtype: torch.dtype) -> None:
     exact, model = (deepcopy(model_of(family)).to(precision) for precision in (torch.float64, dtype))
     ids, last = [prompt.ids for prompt in prompts(5)], torch.tensor([8, 9, 10, 11, 12])
-    state, logits = T5State.encode(model, ids, PAD, (BEGIN, 7))
+    state, logits = T5State.read(model, ids, PAD, (BEGIN, 7))
     found = torch.stack([logits, state.step(model, last)], dim=1).double()
 
     def by_transformers(side: Any) -> Tensor:
