@@ -9,6 +9,7 @@ COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY configs configs
 COPY faithkit faithkit
 COPY faithkit_workflows faithkit_workflows
+COPY faithkit_papers faithkit_papers
 COPY data_modules data_modules
 COPY critic critic
 COPY generation generation

@@ -1,7 +1,7 @@
 """Writes constructed rows in the official layouts of RAGTruth, HalluDial, FaithDial and DiaHalu.
 
 The loaders in `data_modules.datasets` read them. Each row also has the chain's key. People's answers are written by
-construction/annotation/settled_layouts.py, with the rows defined here.
+faithkit_papers/annotation/settled_layouts.py, with the rows defined here.
 """
 
 import json

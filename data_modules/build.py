@@ -144,7 +144,7 @@ def read_block(block: Mapping[str, Any], *, every_row: bool = False, seed: int =
     split, num_rows = options.pop("split", None), options.pop("num_rows", None)
     source = build_source(**options)
     if every_row:
-        source = replace(source, **source.options_for_all_rows)
+        source = source.with_all_rows()
     return read_drawn_examples(source, split, ReadReport(), num_rows=num_rows, seed=seed)
 
 

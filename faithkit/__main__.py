@@ -10,8 +10,9 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from faithkit.errors import choice_hint
+from faithkit.packages import PAPERS, is_missing, missing_package
 
-# Modules of faithkit_workflows/, by name: nothing heavy is imported before one of them is chosen.
+# Modules, by name: nothing heavy is imported before one of them is chosen.
 COMMANDS = {
     "train": "train a model, then test its best checkpoint",
     "evaluate": "score a benchmark, with a model or from a predictions file",
@@ -30,6 +31,7 @@ COMMANDS = {
     "models": "say which models there are, what each takes, and what is known of it",
     "export": "write a run's best model as a Hugging Face folder",
 }
+PACKAGES = {"reproduce": PAPERS}  # the package of a module; of the others faithkit_workflows
 
 
 def usage() -> str:
@@ -54,9 +56,12 @@ def main() -> None:
     elif name not in COMMANDS:
         print(f"error: faithkit has no command {name!r}\n  hint: {choice_hint(name, COMMANDS)}", file=sys.stderr)
         sys.exit(2)
+    elif is_missing(package := PACKAGES.get(name, "faithkit_workflows")):
+        print(f"error: {missing_package(f'faithkit {name}', package)}", file=sys.stderr)
+        sys.exit(2)
     else:
         sys.argv = [f"faithkit {name}", *sys.argv[2:]]
-        runpy.run_module(f"faithkit_workflows.{name}", run_name="__main__", alter_sys=True)
+        runpy.run_module(f"{package}.{name}", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -12,4 +12,5 @@ RATE_HISTORIES = (GOLD, SELF)  # turns of the dataset, or of the model itself
 RANDOM, UNCERTAINTY = SAMPLING_RULES = ("random", "uncertainty")  # of responses to label; RANDOM is a strategy too
 # Of annotation: turns without an answer in the knowledge, and responses as they were before an edit.
 UNANSWERABLE, ORIGINAL = ("unanswerable", "original")
+ANALYSIS = "analysis"  # the benchmark of RAGTruth that judges nothing
 MEASURED, OFFICIAL = CONTROL_SOURCES = ("measured", "official")  # of control tokens: responses, or FaithDial's files

@@ -19,10 +19,12 @@ from urllib.parse import unquote, urlsplit
 
 from faithkit.errors import UserError
 
+PAPERS = "faithkit_papers"
 # The extra of pyproject.toml that brings a package; "" for a plain install, which has more than scoring needs.
+# faithkit_papers is part of faithkit that the rest does without.
 EXTRAS = {
     **dict.fromkeys(("datasets", "pyarrow", "pytorch_lightning", "scipy", "sklearn"), ""),
-    **dict.fromkeys(("spacy", "torchmetrics", "wandb"), ""),
+    **dict.fromkeys(("spacy", "torchmetrics", "wandb", PAPERS), ""),
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx", "mcp"), "serve"),
     "aiohttp": "openai",
     "anyio": "openai",
@@ -47,14 +49,17 @@ NEEDS = {
     "faithkit train": ("pytorch_lightning", "torchmetrics", "pyarrow", "sklearn"),
     "faithkit serve": ("fastapi", "uvicorn", "prometheus_client", "httpx"),
     "faithkit mcp": ("mcp",),
+    "faithkit reproduce": (PAPERS,),
     "fitting a detector": ("sklearn",),
     "accuracy beside simple baselines": ("sklearn",),  # trees on counted features are one
     "benchmark.fit_on": ("sklearn",),
     "benchmark=domains": ("sklearn",),
+    "a benchmark of a paper": (PAPERS,),
     "a benchmark of responses": ("sacrebleu",),
-    "pipeline=describe": ("pandas",),
+    "pipeline=describe": (PAPERS, "pandas"),
     "pipeline=estimate": ("pyarrow",),
-    "pipeline=agreement": ("sklearn", "scipy"),
+    "pipeline=annotate": (PAPERS,),
+    "pipeline=agreement": (PAPERS, "sklearn", "scipy"),
     "near_duplicates": ("sklearn",),
     "a logger": ("pytorch_lightning",),
     "logger=tensorboard": ("tensorboard",),

@@ -28,10 +28,10 @@ PIPELINES = {
     "spontaneous": "faithkit_workflows.pipelines.halludial:run_spontaneous",
     "induced": "faithkit_workflows.pipelines.halludial:run_induced",
     "rag": "faithkit_workflows.pipelines.rag:run_rag",
-    "describe": "faithkit_workflows.pipelines.describe:run_describe",
+    "describe": "faithkit_papers.corpus.describe:run_describe",
     "estimate": "faithkit_workflows.pipelines.estimate:run_estimate",
-    ANNOTATE: "faithkit_workflows.pipelines.annotate:run_annotate",
-    "agreement": "faithkit_workflows.pipelines.agreement:run_agreement",
+    ANNOTATE: "faithkit_papers.annotation.annotate:run_annotate",
+    "agreement": "faithkit_papers.annotation.agreement:run_agreement",
     "self_dialogue": "faithkit_workflows.pipelines.self_dialogue:run_self_dialogue",
     "faithdial_edit": "faithkit_workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }

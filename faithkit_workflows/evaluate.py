@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from faithkit.choices import ANALYSIS
 from faithkit.cli import run_script
 from faithkit.errors import UserError
 
@@ -41,18 +42,16 @@ MAY_CHANGE = (
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction", "engine.num_gpus", "trainer", "trainer.*"),
 )
 log = logging.getLogger("faithkit")
-# What runs a benchmark, by its `task`; imported then, because each loads modules that the others do not need.
+# What runs the analysis, and others by their `task`; imported then, because each loads modules that others do not need.
 RUNNERS = {
-    task: f"faithkit_workflows.{name}"
-    for task, name in {
-        None: "benchmarks.detection:run_benchmark",
-        "responses": "benchmarks.responses:run_response_benchmark",
-        "transfer": "benchmarks.transfer:run_transfer",
-        "domains": "domains.benchmark:run_domains",
-        "comparative": "benchmarks.judge_benchmarks:run_comparative",
-        "meta_judging": "benchmarks.judge_benchmarks:run_meta_judging",
-        "rates": "benchmarks.hallucination_rates:run_rates",
-    }.items()
+    None: "faithkit_workflows.benchmarks.detection:run_benchmark",
+    "responses": "faithkit_workflows.benchmarks.responses:run_response_benchmark",
+    "transfer": "faithkit_workflows.benchmarks.transfer:run_transfer",
+    "domains": "faithkit_workflows.domains.benchmark:run_domains",
+    "comparative": "faithkit_workflows.benchmarks.judge_benchmarks:run_comparative",
+    "meta_judging": "faithkit_workflows.benchmarks.judge_benchmarks:run_meta_judging",
+    "rates": "faithkit_papers.hallucination_rates:run_rates",
+    ANALYSIS: "faithkit_papers.corpus.describe:run_analysis",
 }
 GROUPS = ("benchmark", "engine", "decoding", "scale", "trainer", "logger")
 
@@ -76,10 +75,10 @@ def main(cfg: Any) -> None:
         check_available(config["checkpoint"])
         from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_evaluation
 
-        # The benchmark's task; without one a detector judges its responses one by one.
-        evaluate: Callable[[RunFolder, dict[str, Any]], EvaluationResult] = resolve_name(
-            RUNNERS[config["benchmark"].get("task")]
-        )
+        # Without a task a detector judges the responses one by one.
+        block = config["benchmark"]
+        task = ANALYSIS if block["name"] == ANALYSIS else block.get("task")
+        evaluate: Callable[[RunFolder, dict[str, Any]], EvaluationResult] = resolve_name(RUNNERS[task])
         if config.get("logger"):
             from faithkit.metrics.results import read_meta
             from faithkit.training.loggers.build_loggers import open_loggers

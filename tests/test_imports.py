@@ -20,7 +20,8 @@ ALLOWED = {
     "generation": {"faithkit", "data_modules"},
     "judge": {"faithkit", "data_modules"},
     "construction": {"faithkit", "data_modules"},
-    "faithkit_workflows": {"faithkit", "data_modules", "critic", "generation", "judge", "construction"},
+    "faithkit_workflows": (BELOW := {"faithkit", "data_modules", "critic", "generation", "judge", "construction"}),
+    "faithkit_papers": BELOW | {"faithkit_workflows"},
 }
 MODULES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
 OPTIONAL = ("tensorboard", "gguf", "vllm", "ray", "peft", "openai", "onnx", "onnxscript", "onnxruntime", "nltk")

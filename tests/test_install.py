@@ -11,7 +11,8 @@ import pytest
 from tests.faults.test_model_folder import write_critic, write_tagger
 from tests.running import ROOT, SMALL
 
-OURS = {"faithkit", "critic", "generation", "judge", "data_modules", "construction", "faithkit_workflows"}
+TASKS = ("critic", "generation", "judge", "construction")
+OURS = {"faithkit", "data_modules", *TASKS, "faithkit_workflows", "faithkit_papers"}
 DECOYS = ("common", "evaluation", "inference", "tests", "configs", "utils", "speed")
 # What requirements/score.lock leaves out.
 NOT_FOR_SCORING = (
@@ -65,8 +66,9 @@ def test_the_wheel_holds_our_names_alone_with_configurations_and_types(wheel: Pa
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} <= OURS
-    have = ("configs/train.yaml", "configs/data/_base.yaml", "pages/page_files/page.html", "published/ragtruth.yaml")
-    assert {f"faithkit/{name}" for name in have} <= set(names)
+    have = ("configs/train.yaml", "configs/data/_base.yaml", "pages/page_files/page.html", "published/luna.json")
+    of_papers = ("published/faithdial_sizes.json", "reproduction/ragtruth.yaml", "corpus/datasheet.md")
+    assert {*(f"faithkit/{name}" for name in have), *(f"faithkit_papers/{name}" for name in of_papers)} <= set(names)
     assert {f"{package}/py.typed" for package in top & OURS} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

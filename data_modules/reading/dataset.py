@@ -6,7 +6,7 @@ A wrapper changes one thing and forwards everything else.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, ClassVar
@@ -92,6 +92,10 @@ class Source(ABC):
         if self.path == HUB and self.hub_splits:
             return {split: [file] for split, file in self.hub_splits.items()}
         return find_files(self.path, *self.official_files, address=self.address)
+
+    def with_all_rows(self, given: Collection[str] = ()) -> "Source":
+        """Returns the dataset with the rows that scoring leaves out, unless options are given that say otherwise."""
+        return replace(self, **{name: one for name, one in self.options_for_all_rows.items() if name not in given})
 
     def check(self) -> None:
         """Refuses what can be seen before anything is loaded: by default that there are no files.

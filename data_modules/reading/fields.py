@@ -10,7 +10,7 @@ from unicodedata import normalize
 from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Span, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Example, Span, Turn
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
@@ -19,6 +19,21 @@ PROBABILITY = "probability"  # in `meta`: a weak label
 QUOTES = "'\"`"
 ANY = "all"  # of an option that names several things
 Names = str | Sequence[str]
+# The facets of examples with their fields in `meta`; split and turn are fields of the example.
+FACETS: Mapping[str, tuple[str, ...]] = {
+    "split": (),
+    "task": ("task",),
+    "corpus": ("corpus", "data_source"),
+    "scenario": ("scenario",),
+    "domain": ("domain",),
+    "model": ("model", "model_name"),
+    "turn": ("turn",),
+    "quality": ("quality",),
+    "temperature": ("temperature",),
+    "severity": ("severity",),
+    "topic": ("topic", "movie"),
+    "topic_source": ("topic_source",),
+}
 RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # set in `meta` by this program, never by a row
 
 
@@ -232,3 +247,13 @@ def identifier(row: Row, name: str) -> str:
     """Returns the id under `name`: text, or a whole number as text."""
     value = row.values.get(name)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else row.text(name)
+
+
+def read_facet(example: Example, facet: str) -> Any:
+    """Returns the value of a facet; None if the example has none."""
+    if facet == "split":
+        return example.split
+    given = next((found for name in FACETS.get(facet, (facet,)) if (found := example.meta.get(name)) is not None), None)
+    if facet == "turn" and given is None:
+        return len(example.history) // 2 + 1  # counts the responder's turns, whoever spoke first
+    return given if given is None or isinstance(given, int | str) else str(given)

@@ -9,7 +9,7 @@ answers that name the first reply - the share that name the second: 1 for a judg
 
 Cohen's kappa = (p_o - p_e) / (1 - p_e), with the observed agreement p_o and the expected p_e of two annotators who
 label at random with their own frequencies (Cohen 1960). It is 0 by chance, and undefined where both give every row the
-same label. More annotators, ratings and spans: construction/agreement/.
+same label. More annotators, ratings and spans: faithkit_papers/annotation/.
 
 >>> pair = ["yes", "yes", "no", "no"], ["yes", "no", "no", "no"]
 >>> both = measure_agreement(*pair, ["1", "2", "3", "4"], num_resamples=10)

@@ -6,8 +6,7 @@ them: the notes in the files list what could be confirmed, and where. HalluDial'
 means over both classes, DiaHalu's those of the hallucinated class.
 
 Each JSON file is one table of one paper, and a file with another checksum is refused. A correction changes the file,
-its checksum here, and the one that tests/faithkit/test_published.py pins. The YAML files are not read here: they list
-for `faithkit reproduce` how each of these tables is made with our models (docs/project/extending.md).
+its checksum here, and the one that tests/faithkit/test_published.py pins.
 """
 
 import hashlib
@@ -26,27 +25,14 @@ REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/pub
 CHECKSUMS = {  # SHA-256
     "aggrefact_leaderboard": "685e5333e0106d1078699268aef331c1513e94b577d2b16bd9012995ef75dbe2",
     "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",
-    "diahalu_counts": "c4a5c2b90efe6b5ec35295c5f64cd240ba5acfde8540e9b6a86956432785ce57",
     "diahalu_detection": "f68eccaf5b5fd8e4501b2e6a126b7f1aed2724020790d3a68bf8f1b2d34fc2ae",
-    "diahalu_sizes": "da8c8aea860f968d923e2c62664f3ed7daeaef1c9bc4a934445b732405d28c8f",
-    "faithdial_begin": "3b632b548a56c3b3408c194bed3c6ac4cbf8b31aa81fd10e785c9ad19bedaee2",
-    "faithdial_edits": "b96a75c88ba6b27966bf2d203fa9d66f4e549deee306e0c17457ef72fee6b1d2",
-    "faithdial_fallback": "861090eee1243cefcf571c5ca3ec5bb022d28dfd0ee0f9b165b3ee4458976a43",
-    "faithdial_generation": "383ac19fb076c2659b6ce4080755fecf884d1ab07bdc902f5e8e663d05352dcb",
-    "faithdial_human": "fed6a1ef7bb86a0c9fcb2d197e2bc801319d410061583476c98f6f004a1361d8",
-    "faithdial_sizes": "ec2919c30bb40be51ace12107444d061efdcc758025110aba91bb0f3e397364d",
     "faithdial_transfer": "426a075fe2dc6e3d25561be7ccba02b261def91e468a091a320b9f8cc8da5f0f",
-    "faithdial_unanswerable": "f53d6e93ec0490fa8e0667670d795822f928a8150b23843b34937bd843233784",
-    "faithdial_validation": "b8466ef6d9f181ea64aacd7811ee5396c107258debe8fdfd6fcac347604a38db",
-    "faithdial_zero_shot": "c58a963920657863de77bad319b55c202a9ff075e8215bda688f0cd07d9087ec",
     "granite_guardian_true": "090034527eba0b921ece77dc1c5d52f25b47a167d5d03dc991f0f34563760fd6",
     "halludial_agreement": "beccba2bce1ff66c823cd026fd6078a4b48245794515926a11b581cb8c40752e",
     "halludial_comparative": "ad48218cf6244219b5fbd551f2ea4bd10727fb894c539cfc4cd1b820b68530dc",
-    "halludial_counts": "cd0f388c1a098f72298383528b32da5423e746db62632b2f111801a0e3322a64",
     "halludial_detection": "a4e1fe0b25ecb808c02e5f20d16aa8cc23aa61d452e283e78b2b143a32b9a6f3",
     "halludial_on_halueval_dialogue": "a411a9302cad34009f7b998850efed7f2554ca957ba4f8ee017a48f32859a3d3",
     "halludial_on_halueval_others": "b02f8032e5c10235357e206a11efc779fcc2bfa4b90ca58692adf757ae3a719f",
-    "halludial_rates": "4ead93e807d2cbb7e6bbcd4aaf83c4c78a56c56df05221e386546b990db0b684",
     "halludial_rationales": "779f3634ff12b74affa14d2314c4606a8f24790b69b8b847997f7e4718846f5f",
     "halludial_scenarios": "8a3b5479ab502e0feb65c88920a9d38339bd4a197f6fa2252ecb1219ecfd0a82",
     "lettucedetect": "b12762549e092ad13d965a767d55ee311a73a39eca1eb0a5900bc488e01ba295",
@@ -55,8 +41,6 @@ CHECKSUMS = {  # SHA-256
     "luna": "729c5dc5a7cf2594489acdc03ff9406f220a083ce3702cc61b29539ed3df8f8c",
     "rag_hat": "9fc8760dcce5464ec2b2c784daba372da29e4b25e289af22b90608d7a1ba9872",
     "rag_hat_by_task": "0ebbc6c087a80b33ca47afd814bb41f8401e5baabb5077537baacfef00b01772",
-    "ragtruth_basic": "e9fa9c28343f227b44d2fc39c4081b021708813d7b2c813785220881d7de6dbd",
-    "ragtruth_lengths": "eadc0eaf564299517021e87d619bfb34d73533e9d247f57890707f68e8a5058c",
     "ragtruth_models": "3bbde123945b2b321eed46005fbdca1ebe082170cb43a12440ca5dd06d2d50ad",
     "ragtruth_response_level": "ebe828c12594ec74a2d91e602e6b52d7d897da6342e017f1c11523a038c92052",
     "ragtruth_revised": "eaf5b14b2d3b245f8bac6806628ab2df5f3914258689ae3bec8520242baf0395",
@@ -105,17 +89,20 @@ class PublishedTable:
 @cache
 def published_table(name: str) -> PublishedTable:
     """Reads one of CHECKSUMS by its name."""
-    return read_table(FOLDER / f"{name}.json")
+    return read_table(FOLDER / f"{name}.json", CHECKSUMS[name])
 
 
-def read_table(path: Path) -> PublishedTable:
+def read_table(path: Path, checksum: str) -> PublishedTable:
     """Reads a file of published figures.
+
+    Args:
+        checksum: Its SHA-256.
 
     Raises:
         UserError: It is missing, or its checksum differs.
     """
     values = read_strict_json(path, hint=REPAIR_HINT)
-    if hashlib.sha256(path.read_bytes()).hexdigest() != CHECKSUMS[path.stem]:
+    if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
         raise UserError("published figures were changed: the checksum differs", place=str(path), hint=REPAIR_HINT)
     columns = values.pop("columns")
     rows = tuple(dict(zip(columns, row, strict=True)) for row in values.pop("rows"))
@@ -254,19 +241,6 @@ def judge_figures(benchmark: str, part: str = ALL) -> tuple[JudgeFigures, ...]:
     return tuple(sorted(found, key=lambda row: -max(row.macro_f1 or 0.0, row.f1 or 0.0)))
 
 
-def published_counts(benchmark: str) -> tuple[dict[str, tuple[int, int]], str]:
-    """Gives examples and hallucinated ones by part, with `all`, and the paper's name; nothing for other benchmarks."""
-    if benchmark == "diahalu":
-        table = published_table("diahalu_counts")
-        return {row["domain"]: (row["dialogues"], row["hallucinated"]) for row in table.rows}, table.citation
-    if benchmark != "halludial":
-        return {}, ""
-    table = published_table("halludial_counts")
-    parts = {row["scenario"]: (row["train"] + row["test"], row["hallucinated"]) for row in table.rows}
-    whole = (sum(examples for examples, _ in parts.values()), sum(wrong for _, wrong in parts.values()))
-    return parts | {ALL: whole}, table.citation
-
-
 Row = Mapping[str, Any]
 # Benchmark to tables whose columns are the names of its sets.
 SET_TABLES: Mapping[str, Sequence[str]] = {
@@ -280,36 +254,3 @@ def set_figures(benchmark: str) -> list[tuple[Row, PublishedTable]]:
     """Gives each system's figures by set, with their table; none for other benchmarks."""
     tables = [published_table(name) for name in SET_TABLES.get(benchmark, ())]
     return [(row, table) for table in tables for row in table.rows]
-
-
-def bucket_rows(by: str) -> dict[str, list[Row]]:
-    """Gives Table 4 by task, shortest bucket first.
-
-    Args:
-        by: `context` or `response`, whichever is measured.
-    """
-    found: dict[str, list[Row]] = {}
-    for row in published_table("ragtruth_lengths").rows:
-        if row["by"] == by:
-            found.setdefault(row["task"], []).append(row)
-    return found
-
-
-def ragtruth_citation() -> str:
-    """Names the paper and its tables."""
-    tables = [published_table(name) for name in ("ragtruth_basic", "ragtruth_models", "ragtruth_lengths")]
-    return f"{tables[0].citation}, {', '.join(str(table.table) for table in tables[1:])}"
-
-
-def part_note(num_responses: int) -> str:
-    """Says of how many responses the paper's figures are, where ours are fewer or more."""
-    whole = published_table("ragtruth_basic").by("task")[ALL]["responses"]
-    if num_responses == whole:
-        return ""
-    return f"these are {num_responses:,} responses, the paper's {whole:,}: counts differ, and shares are of a part"
-
-
-def count_rows(dataset: str) -> dict[str, Row]:
-    """Gives responses and hallucinated ones by part, of what DiaHalu's and HalluDial's papers count."""
-    counts, _ = published_counts(dataset)
-    return {part: {"responses": one, "hallucinated": wrong} for part, (one, wrong) in counts.items()}

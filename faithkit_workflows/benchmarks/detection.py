@@ -7,14 +7,13 @@ the result of every narrower band follows from these.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.datasets.pairs import Pairs
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import JUDGE, Detector
-from faithkit.embedded_name import EMBEDDED, display_name
+from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
@@ -22,7 +21,6 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
-from faithkit.published.figures import are_comparable
 from faithkit.records import Example, Prediction
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
@@ -32,7 +30,6 @@ from faithkit.reports.set_report import set_report
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
     EvaluationResult,
-    ReportOptions,
     collect_samples,
     detection_reports,
     write_benchmark_results,
@@ -50,8 +47,6 @@ from faithkit_workflows.answering.write_answers import (
 )
 from faithkit_workflows.benchmarks.configured import load_configured, prompt_examples, read_fitting, read_fitting_rows
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
-from faithkit_workflows.corpus.corpus_report import report_corpus
-from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.detectors.cascade import (
     GIVEN,
     NOTHING,
@@ -219,21 +214,6 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     if retrieved := retrieve(config, benchmark.examples):
         summary = {**benchmark.summary, "retrieval": retrieved[1]}
         benchmark = replace(benchmark, examples=retrieved[0], summary=summary)
-    if block["name"] == "analysis":  # the statistics of the corpus; nothing is predicted
-        options = ReportOptions.of(config)
-        # The paper's figures describe the answers of its models: no other data are comparable.
-        has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
-        report_corpus(
-            CorpusRows(overlap=False).add_all(benchmark.examples),
-            run.path,
-            full=False,
-            title=display_name(block["dataset"], block["path"]),
-            plots=block["plots"],
-            dataset=block["dataset"] or "" if has_figures else "",
-            page=Path(options.page).expanduser() if options.page else None,
-            verbose=options.verbose,
-        )
-        return EvaluationResult({})
     predicted = _predict(run, config, benchmark, given)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "suppression":

@@ -14,6 +14,7 @@ from construction.estimate.labels import INCLUSION, WAVES, Labels, read_labels
 from construction.estimate.verdict_tables import VerdictTable, read_file, read_shards
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.fields import read_facet
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.shards import name_of, shown
 from faithkit.environment import environment
@@ -37,8 +38,6 @@ from faithkit.statistics.prediction_powered import (
     plan_labels,
 )
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
-from faithkit_workflows.corpus.corpus_rows import read_facet
-from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.settings.engines import is_sharded
 from faithkit_workflows.tables.scored_rows import write_table
 from faithkit_workflows.tables.shares import make_caption, shares_table
@@ -203,7 +202,7 @@ def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | No
     """Reads columns from the dataset: the group, the field to count by, and the texts if rows are to be chosen."""
     if block["dataset"] is None:
         return None
-    source, _ = every_row(build_source(block["dataset"], block["path"], **block["options"]), block["options"])
+    source = build_source(block["dataset"], block["path"], **block["options"]).with_all_rows(block["options"])
     found: dict[str, dict[str, Any]] = {}
     for split in source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]:
         for example in read_examples(source, split, ReadReport("skip")):

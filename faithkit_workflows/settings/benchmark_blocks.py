@@ -18,7 +18,6 @@ from faithkit_workflows.settings import blocks, engines, preflight
 # The tasks of benchmarks; one without a task is that of a detector, which judges responses one by one.
 TASKS = ("responses", "transfer", "domains", "comparative", "meta_judging", "rates")
 Task = Annotated[str, types.OneOf(TASKS)]
-ANALYSIS = "analysis"  # of RAGTruth, which judges nothing
 APART, JOINED = DOMAIN_HISTORIES = ("apart", "joined")
 DEV, HELD, ALL = DOMAIN_PARTS = ("dev", "held", "all")
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"

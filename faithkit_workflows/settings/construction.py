@@ -22,6 +22,7 @@ from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert", UNANSWERABLE, "fallback")
+ANNOTATIONS = "annotations.jsonl"  # the answers of a run of pipeline=annotate
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
@@ -265,6 +266,12 @@ class Annotate(DatasetPipeline):
     )
 
 
+def annotations_file(given: str) -> Path:
+    """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
+    path = Path(given).expanduser()
+    return path / ANNOTATIONS if path.is_dir() else path
+
+
 class Agreement(Pipeline):
     """`pipeline=agreement`."""
 
@@ -274,8 +281,6 @@ class Agreement(Pipeline):
     num_resamples: types.Count
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        from construction.agreement.answers import annotations_file
-
         yield from preflight.check_file("pipeline.annotations", str(annotations_file(self.annotations)))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from faithkit.choices import ANALYSIS
 from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
@@ -14,7 +15,6 @@ from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import (
-    ANALYSIS,
     AnyBenchmark,
     Comparative,
     Detection,
@@ -229,6 +229,8 @@ class EvaluateSettings(blocks.ExtensibleScript):
             yield from missing("benchmark.fit_on")
         if isinstance(block, Domains):
             yield from missing("benchmark=domains")
+        if isinstance(block, Rates) or block.name == ANALYSIS:
+            yield from missing("a benchmark of a paper", f"benchmark={block.name}")
         yield from preflight.check_file("predictions", self.predictions)
         yield from preflight.check_file("against", self.against)
         yield from preflight.check_output_file("html", self.html)

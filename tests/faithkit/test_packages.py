@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from faithkit import packages, runs
+from faithkit.__main__ import PACKAGES
 from faithkit.cli import explain
 from faithkit.detector import OTHER_DETECTORS
 from faithkit.errors import UserError
 from faithkit.metrics.responses.ngrams import tokenize
-from faithkit.packages import EXTRAS, NEEDS, install_hint, is_missing, missing_package, needs_package
+from faithkit.packages import EXTRAS, NEEDS, PAPERS, install_hint, is_missing, missing_package, needs_package
 from faithkit.pages.plotting import require_plots
 from faithkit.weights.adapters import add_adapters
-from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from tests.faults.test_model_folder import write_critic
 from tests.running import ROOT
 
@@ -40,7 +40,6 @@ def test_every_optional_package_is_named_with_the_command_that_installs_it(
     [
         ("pandas", lambda: runs.to_pandas([])),
         ("pandas", lambda: runs.curves_to_pandas([])),
-        ("pandas", lambda: CorpusRows().to_frame()),
         ("sacrebleu", lambda: tokenize(["a"])),
         ("matplotlib", require_plots),
         ("peft", lambda: add_adapters(None, rank=1, alpha=1, target_modules=[])),
@@ -171,11 +170,11 @@ from importlib.machinery import PathFinder
 class Without(PathFinder):  # as if the packages were not installed
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in {set(EXTRAS) | {"lightning_utilities", "lightning"}} else (
+        return None if name.partition(".")[0] in {set(EXTRAS) - {PAPERS} | {"lightning_utilities", "lightning"}} else (
             PathFinder.find_spec(name, path, target))
 sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 sys.argv = ["faithkit {name}", *{arguments}]
-runpy.run_module("faithkit_workflows.{name}", run_name="__main__", alter_sys=True)
+runpy.run_module("{PACKAGES.get(name, "faithkit_workflows")}.{name}", run_name="__main__", alter_sys=True)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     before = [path for path in sorted(folder.rglob("*")) if "runs" not in path.parts]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from faithkit.__main__ import COMMANDS
+from faithkit.__main__ import COMMANDS, PACKAGES
 from faithkit.cli import as_keys
 from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError
@@ -35,7 +35,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 
 def check_script(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Has a script read its command line and check every value, short of the files, packages and accounts it needs."""
-    module = importlib.import_module(f"faithkit_workflows.{name}")
+    module = importlib.import_module(f"{PACKAGES.get(name, 'faithkit_workflows')}.{name}")
     if not hasattr(module, "run_script"):  # it has arguments of its own, not Hydra's
         module.parse(arguments)
         return

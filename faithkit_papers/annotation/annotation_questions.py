@@ -1,0 +1,185 @@
+"""The questions of an annotation scheme: their tags in Label Studio's configuration, and how their results are read.
+
+An answer is plain data: a list of labels (CHOICES), a list of {start, end, label, flags} (SPANS), a whole number
+(RATING, NUMBER) or a text (TEXT). Spans count characters of the text as Label Studio shows it; readers and writers of
+tasks convert them (faithkit_papers/annotation/project.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+from faithkit.errors import shorten
+
+Answer = Any
+Answers = dict[str, Answer]
+CHOICES, SPANS, NUMBER, RATING, TEXT = "choices", "labels", "number", "rating", "textarea"  # Label Studio's names
+COLOURS = ("#d9534f", "#f0ad4e", "#5bc0de", "#9b59b6", "#5cb85c")
+
+
+class BadAnswer(ValueError):
+    """An answer that its question does not allow; `kind` is the count under which it is reported."""
+
+    def __init__(self, kind: str, problem: str):
+        super().__init__(problem)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to annotators.
+
+    Args:
+        kind: CHOICES (one label of several, or any number of them), SPANS (parts of the text, each with a label),
+            NUMBER (a whole number from 1), RATING (the same, on a Likert scale) or TEXT.
+        name: Of the tag, and of the answer.
+        title: Shown above it.
+        optional: It need not be answered; neither need one with `when`.
+        when: Shows it only if another question has an answer: (name, label).
+        labels: Of choices and spans, with their definitions, the most severe one first, for the rule `severe`.
+        multiple: Allows several choices.
+        flags: Asked about each span.
+        highest: Of numbers and ratings; None for any.
+        start_from: The field of the task with which the box of a text is filled at the start.
+    """
+
+    kind: str
+    name: str
+    title: str
+    _: KW_ONLY
+    optional: bool = False
+    when: tuple[str, str] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    multiple: bool = False
+    flags: Mapping[str, str] = field(default_factory=dict)
+    highest: int | None = None
+    start_from: str | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether an annotation without an answer to it is incomplete."""
+        return not self.optional and self.when is None
+
+    @property
+    def flags_name(self) -> str:
+        """Names the tag for the flags of a span."""
+        return f"{self.name}_flags"
+
+    def add_to(self, view: Element, target: str) -> None:
+        """Adds the question's tags to a view, about the text of the tag `target`."""
+        shown = {}
+        if self.when is not None:
+            name, choice = self.when
+            shown = {"visibleWhen": "choice-selected", "whenTagName": name, "whenChoiceValue": choice}
+        inner = SubElement(view, "View", shown)
+        SubElement(inner, "Header", {"value": self.title, "size": "5"})
+        named = {"name": self.name, "toName": target}
+        if self.kind == SPANS:
+            tag = SubElement(inner, "Labels", named)
+            for place, (label, definition) in enumerate(self.labels.items()):
+                colour = COLOURS[place % len(COLOURS)]
+                SubElement(tag, "Label", {"value": label, "background": colour, "hint": definition})
+            if self.flags:
+                per_span = {"name": self.flags_name, "toName": target, "perRegion": "true", "choice": "multiple"}
+                _add_choices(inner, per_span, self.flags)
+            return
+        named["required"] = "true" if self.is_required else "false"
+        if self.kind == CHOICES:
+            _add_choices(inner, named | {"choice": "multiple" if self.multiple else "single"}, self.labels)
+        elif self.kind == TEXT:
+            start = {"value": f"${self.start_from}"} if self.start_from else {}
+            SubElement(inner, "TextArea", named | start | {"editable": "true", "rows": "4", "maxSubmissions": "1"})
+        elif self.kind == RATING:
+            SubElement(inner, "Rating", named | {"maxRating": str(self.highest)})
+        else:
+            SubElement(inner, "Number", named | {"min": "1", "step": "1"})
+
+    def results(self, answer: Any, target: str, text: str) -> list[dict[str, Any]]:
+        """Writes an answer as Label Studio's results: each span as one, and its flags as another one; others as one."""
+        if self.kind != SPANS:
+            value = {"text": [answer]} if self.kind == TEXT else {self.kind: answer}
+            return [{"id": self.name, "from_name": self.name, "to_name": target, "type": self.kind, "value": value}]
+        found = []
+        for place, span in enumerate(answer):
+            start, end = span["start"], span["end"]
+            where = {"start": start, "end": end, "text": text[start:end]}
+            head = {"id": f"{self.name}{place}", "to_name": target}
+            labels = where | {"labels": [span["label"]]}
+            found.append({**head, "from_name": self.name, "type": self.kind, "value": labels})
+            if span.get("flags"):
+                flags = where | {"choices": list(span["flags"])}
+                found.append({**head, "from_name": self.flags_name, "type": "choices", "value": flags})
+        return found
+
+    def read(self, values: Sequence[Mapping[str, Any]]) -> Answer:
+        """Reads the values of all results of this question in one annotation.
+
+        Raises:
+            BadAnswer: They are no answer to it.
+        """
+        if self.kind == SPANS:
+            return self._read_spans(values)
+        if self.kind == TEXT:
+            pieces = [piece for value in values for piece in _as_list(value.get("text"))]
+            if not all(isinstance(piece, str) for piece in pieces):
+                raise BadAnswer("unreadable answer", f"{self.name} must be text, got {shorten(values)}")
+            return "\n".join(pieces).strip()
+        if self.kind == CHOICES:
+            chosen = {label for value in values for label in read_labels(value, "choices", self.labels)}
+            if len(chosen) > 1 and not self.multiple:
+                raise BadAnswer("several labels", f"{self.name} allows one label, got {', '.join(sorted(chosen))}")
+            return [label for label in self.labels if label in chosen]
+        given = values[-1].get(self.kind)
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)
+        if not isinstance(given, int) or isinstance(given, bool):
+            raise BadAnswer("unreadable answer", f"{self.kind} must be a whole number, got {shorten(given)}")
+        if given < 1 or (self.highest is not None and given > self.highest):
+            problem = f"{self.kind} is {given}, the scheme has 1 to {self.highest or 'any'}"
+            raise BadAnswer("number out of range", problem)
+        return given
+
+    def _read_spans(self, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Reads spans and their flags, which have the same offsets; offsets are not checked against the text."""
+        found: list[dict[str, Any]] = []
+        flags: dict[tuple[int, int], list[str]] = {}
+        for value in values:
+            start, end = value.get("start"), value.get("end")
+            if type(start) is not int or type(end) is not int:
+                raise BadAnswer("unreadable answer", f"a span needs start and end, got {shorten(value)}")
+            if "choices" in value:
+                flags.setdefault((start, end), []).extend(read_labels(value, "choices", self.flags))
+                continue
+            quoted = {"text": value["text"]} if isinstance(value.get("text"), str) else {}
+            labels = read_labels(value, "labels", self.labels)
+            found += [{"start": start, "end": end, "label": label, **quoted} for label in labels]
+        for span in found:
+            if given := flags.get((span["start"], span["end"])):
+                span["flags"] = [flag for flag in self.flags if flag in given]
+        return sorted(found, key=lambda span: (span["start"], span["end"], span["label"]))
+
+
+def read_labels(value: Mapping[str, Any], key: str, known: Mapping[str, str]) -> list[str]:
+    """Reads the labels of a result.
+
+    Raises:
+        BadAnswer: They are no list of known labels.
+    """
+    labels = _as_list(value.get(key))
+    if not all(isinstance(label, str) for label in labels):
+        raise BadAnswer("unreadable answer", f"{key} must be a list of labels, got {shorten(value.get(key))}")
+    for label in labels:
+        if label not in known:
+            raise BadAnswer("unknown label", f"the scheme has no label {shorten(label)}; it has {', '.join(known)}")
+    return labels
+
+
+def _as_list(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _add_choices(view: Element, attributes: dict[str, str], labels: Mapping[str, str]) -> None:
+    tag = SubElement(view, "Choices", attributes)
+    for label, definition in labels.items():
+        SubElement(tag, "Choice", {"value": label, "hint": definition})

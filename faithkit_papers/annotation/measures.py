@@ -1,0 +1,258 @@
+"""Measures agreement on labels, ratings and spans.
+
+Those of labels and ratings are 1 - (observed disagreement) / (disagreement by chance), and differ in their definition
+of chance:
+
+    cohen_kappa          two annotators, each with separate shares; for more, the mean over all pairs (Cohen 1960)
+    fleiss_kappa         any number, with common shares (Fleiss 1971)
+    randolph_kappa       the same, with equal shares of all categories (Randolph 2005)
+    alpha, alpha_ordinal any number, missing ratings allowed, corrected for few items (Krippendorff 2004)
+
+DiaHalu cites Randolph 2005 and prints the formula of Fleiss' kappa for two categories; both are computed. They need the
+same number of ratings for every item: items with another number than most are left out and counted. Alpha uses every
+item with two or more ratings. If all ratings are equal, none is defined.
+
+All are computed from weighted sums over groups, since a bootstrap evaluates them a thousand times. The tests compare
+the values with those of statsmodels and krippendorff.
+
+Of spans it measures where annotators mark something, and with which label:
+
+    char_f1        2 x characters that both of a pair mark / (those of one + those of the other), summed over pairs and
+                   items: what RAGTruth calls span-level F1, with one annotator as the other's gold
+    typed_char_f1  the same, where a character counts only with the same label
+    char_alpha     Krippendorff's nominal alpha with each character as a unit, and the labels on it (or none) as its
+                   category: chance is the share of each label over all texts
+
+An annotator who did not see an item differs from one who marked nothing. Undefined measures are left out: all if there
+are no spans.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from faithkit.errors import UserError, shorten
+from faithkit.metrics.judging import cohen_kappa
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import ACCURACY, CORRELATION, PROPORTION, Metric
+from faithkit.statistics.spread import Statistic, Values
+from faithkit_papers.annotation.answers import MISSING, Answered, Ratings
+
+OBSERVED = "agreement"
+
+
+def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:
+    """Computes every measure of one question with its interval over groups; `n` counts its items."""
+    metrics: dict[str, Metric] = {}
+    notes: list[str] = []
+    rated = (ratings.values != MISSING).sum(axis=1)
+    if not (rated >= 2).any():
+        return ScoredMetrics(metrics={}, notes=("no item has two ratings: there is no agreement to measure",))
+    several = ratings.only(rated >= 2)
+    parts = [(_pairs(several), several), (_alphas(several, ordinal), several)]
+    sizes, often = np.unique(rated[rated >= 2], return_counts=True)
+    usual = int(sizes[often.argmax()])
+    even = ratings.only(rated == usual)
+    parts.append((_fleiss(even), even))
+    if len(sizes) > 1:
+        others = len(several.groups) - len(even.groups)
+        notes.append(f"kappas of Fleiss and Randolph leave out {others:,} items that have not {usual} ratings")
+    if alone := int((rated == 1).sum()):
+        notes.append(f"{alone:,} items have a single rating and count nowhere")
+    for statistic, items in parts:
+        groups = Groups.of(items.groups)
+        kinds = dict.fromkeys(statistic(np.ones((1, groups.count))), CORRELATION) | {OBSERVED: PROPORTION}
+        found = bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)
+        metrics |= found.metrics
+        notes += [note for note in found.notes if note not in notes]
+    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
+
+
+def _pairs(ratings: Ratings) -> Statistic:
+    """Averages agreement and Cohen's kappa over pairs of annotators; pairs without a kappa are left out."""
+    groups, size = Groups.of(ratings.groups), len(ratings.categories)
+    sums = []
+    for first, second in combinations(ratings.values.T, 2):
+        both = (first != MISSING) & (second != MISSING)
+        if not both.any():
+            continue
+        cells = (groups.index * size + first) * size + second
+        tables = np.bincount(cells[both], minlength=groups.count * size * size)
+        sums.append(tables.reshape(groups.count, -1).astype(np.float64))
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        tables = np.stack([(weights @ table).reshape(-1, size, size) for table in sums], axis=1)  # [R, pairs, K, K]
+        observed, kappa = cohen_kappa(tables)
+        return {OBSERVED: _mean(observed), "cohen_kappa": _mean(kappa)}
+
+    return statistic
+
+
+def _mean(values: Values) -> Values:
+    defined = np.isfinite(values)
+    count = defined.sum(axis=1)
+    return _divide(np.where(defined, values, 0).sum(axis=1), count)
+
+
+def _divide(above: Values, below: Values) -> Values:
+    """Divides; NaN where there is nothing to divide by."""
+    defined = below > 1e-12
+    return np.where(defined, above / np.where(defined, below, 1), np.nan)
+
+
+def _fleiss(ratings: Ratings) -> Statistic:
+    counts = ratings.counts()
+    raters = counts.sum(axis=1)  # the same for every item
+    agreeing = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))
+    groups = Groups.of(ratings.groups)
+    sums = groups.sums(np.column_stack([agreeing, np.ones(len(counts)), counts]))
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        agreed, items, *chosen = (weights @ sums).T
+        shares = np.stack(chosen, axis=1)
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        observed, by_chance = agreed / items, (shares**2).sum(axis=1)
+        equal = np.full_like(observed, 1 / len(ratings.categories))
+        return {
+            "fleiss_kappa": _divide(observed - by_chance, 1 - by_chance),
+            "randolph_kappa": _divide(observed - equal, 1 - equal),
+        }
+
+    return statistic
+
+
+def _alphas(ratings: Ratings, ordinal: bool) -> Statistic:
+    counts = ratings.counts()
+    size = len(ratings.categories)
+    pairs = counts[:, :, None] * counts[:, None, :] - np.eye(size) * counts[:, None, :]
+    coincidences = pairs / (counts.sum(axis=1) - 1)[:, None, None]
+    sums = Groups.of(ratings.groups).sums(coincidences.reshape(len(counts), -1))
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        observed = (weights @ sums).reshape(-1, size, size)
+        found = {"alpha": alpha(observed, 1 - np.eye(size))}
+        if ordinal:
+            totals = observed.sum(axis=2)
+            # Two categories are as far apart as there are ratings between their middles.
+            middles = np.cumsum(totals, axis=1) - totals / 2
+            found["alpha_ordinal"] = alpha(observed, (middles[:, :, None] - middles[:, None, :]) ** 2)
+        return found
+
+    return statistic
+
+
+def alpha(coincidences: Values, distances: Values) -> Values:
+    """Computes Krippendorff's alpha of coincidence matrices [R, K, K]: 1 - (n - 1) sum(o d) / sum(n_c n_k d)."""
+    totals = coincidences.sum(axis=2)
+    n = totals.sum(axis=1)
+    disagreed = (coincidences * distances).sum(axis=(1, 2))
+    by_chance = (totals[:, :, None] * totals[:, None, :] * distances).sum(axis=(1, 2))
+    return 1 - _divide((n - 1) * disagreed, by_chance)
+
+
+def pair_kappas(ratings: Ratings) -> dict[str, float]:
+    """Computes Cohen's kappa of each pair of annotators, `one ~ other`; pairs without a kappa are left out."""
+    from sklearn.metrics import cohen_kappa_score
+
+    found = {}
+    for (one, first), (other, second) in combinations(zip(ratings.annotators, ratings.values.T, strict=True), 2):
+        both = (first != MISSING) & (second != MISSING)
+        if len({*first[both], *second[both]}) > 1:  # else undefined
+            found[f"{one} ~ {other}"] = float(cohen_kappa_score(first[both], second[both]))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The spans that the annotators of one item marked: (start, end, label) by annotator."""
+
+    group: str
+    length: int
+    spans: Mapping[str, Sequence[tuple[int, int, str]]]
+
+    def only(self, label: str) -> "Marked":
+        """Keeps the spans of one label."""
+        kept = {name: [span for span in spans if span[2] == label] for name, spans in self.spans.items()}
+        return Marked(self.group, self.length, kept)
+
+
+def marked_items(answered: Iterable[Answered], question: str, place: str) -> list[Marked]:
+    """Collects the spans of each item that two annotators or more have answered.
+
+    Raises:
+        UserError: An answer is not a list of spans, a text's length is missing, or a span leaves its text.
+    """
+    items: dict[str, list[Answered]] = {}
+    for one in answered:
+        if question in one.answers:
+            items.setdefault(one.item, []).append(one)
+    found = []
+    for name, given in items.items():
+        if len(given) < 2:
+            continue
+        where = f"{place}, {name}"
+        length = given[0].length
+        if not isinstance(length, int) or any(one.length != length for one in given):
+            hint = 'add "length": the number of characters of the text, the same in all lines of an item'
+            raise UserError(f"length is {shorten([one.length for one in given])}", place=where, hint=hint)
+        marked: dict[str, list[Any]] = {}
+        for one in given:
+            marked[one.annotator] = []
+            for span in one.answers[question]:
+                keys = ("start", "end", "label")
+                start, end, label = [span.get(key) if isinstance(span, Mapping) else None for key in keys]
+                is_place = isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length
+                if not (is_place and isinstance(label, str)):
+                    hint = f'{{"start": 0, "end": {length}, "label": "..."}} at most'
+                    problem = f"no span of a text of {length} characters: {shorten(span)}"
+                    raise UserError(problem, place=where, hint=hint)
+                marked[one.annotator].append((start, end, label))
+        found.append(Marked(given[0].group, length, marked))
+    return found
+
+
+def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> ScoredMetrics:
+    """Computes the three measures with intervals over groups; `n` counts the items that two annotators saw."""
+    if not items:
+        return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
+    groups = Groups.of(item.group for item in items)
+    # A text is cut where any annotation changes: the length of each piece, and each annotator's labels on it.
+    pieces: list[list[tuple[int, list[frozenset[str]]]]] = []
+    for item in items:
+        edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
+        cut = []
+        for start, end in pairwise(sorted(edges)):
+            given = [
+                frozenset(label for first, last, label in spans if first <= start and end <= last)
+                for spans in item.spans.values()
+            ]
+            cut.append((end - start, given))
+        pieces.append(cut)
+    # A category is a set of labels. Characters that both of a pair mark, with any label and with the same, and those
+    # of one plus the other; and Krippendorff's coincidences of characters.
+    names = sorted({labels for of_item in pieces for _, given in of_item for labels in given}, key=sorted)
+    index, size = {name: place for place, name in enumerate(names)}, len(names)
+    counted = np.zeros((len(items), size, size))
+    marked = np.zeros((len(items), 4))
+    for place, of_item in enumerate(pieces):
+        for length, given in of_item:
+            counts = np.bincount([index[labels] for labels in given], minlength=size)
+            counted[place] += length * (np.outer(counts, counts) - np.diag(counts)) / (len(given) - 1)
+            for first, second in combinations(given, 2):
+                both, either = bool(first) and bool(second), bool(first) + bool(second)
+                marked[place] += np.multiply(length, (both, len(first & second), either, len(first) + len(second)))
+    characters, overlaps = groups.sums(counted.reshape(len(items), -1)), groups.sums(marked)
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        both, both_typed, either, either_typed = (weights @ overlaps).T
+        return {
+            "char_f1": _divide(2 * both, either),
+            "typed_char_f1": _divide(2 * both_typed, either_typed),
+            "char_alpha": alpha((weights @ characters).reshape(-1, size, size), 1 - np.eye(size)),
+        }
+
+    kinds = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
+    return bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)

@@ -1,0 +1,176 @@
+"""Draws the figures of papers from our data and models.
+
+The papers print no numbers for them, so a figure has no verdict: it is compared by eye.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from pydantic import ConfigDict
+
+from faithkit.embedded_name import EMBEDDED
+from faithkit.files.jsonl import read_jsonl
+from faithkit.metrics.results import read_metrics
+from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
+from faithkit.records import HALLUCINATED
+from faithkit.statistics.metric import Metric as Estimate
+from faithkit_papers.reproduction.table_steps import Place, Step
+
+Draw = Callable[["Figure", Place, Path], Path | None]
+TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of a paper.
+
+    Args:
+        name: Its name on the command line, with its number in the paper at the end.
+        paper: Authors and year.
+        steps: Every step that it may need.
+        used: The names of the steps with the results that it shows.
+        systems: The steps of the systems that it shows, by the systems' names.
+        plot: A plot that the last step writes, if it is one.
+        drawing: What of DRAWINGS draws it, if it is no such plot.
+        differs: What it shows otherwise than the paper's.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    name: str
+    title: str
+    paper: str
+    steps: tuple[Step, ...]
+    used: tuple[str, ...]
+    systems: Mapping[str, str] = field(default_factory=dict)
+    plot: str = ""
+    drawing: str = ""
+    differs: tuple[str, ...] = ()
+
+    @property
+    def citation(self) -> str:
+        """Cites paper and figure."""
+        return f"{self.paper}, Figure {self.name.rpartition('_')[2]}"
+
+    def draw(self, place: Place, path: Path) -> Path | None:
+        """Draws it into a file; returns None if the results lack the data."""
+        if self.drawing:
+            return DRAWINGS[self.drawing](self, place, path)
+        plot = place.folder(self.used[-1]) / self.plot
+        return Path(shutil.copyfile(plot, path)) if plot.exists() else None
+
+
+def read_recalls(folder: Path) -> dict[str, Estimate]:
+    """Reads the recall of each type from the metrics of a detector; empty if it did not run or marks no types."""
+    path = folder / "metrics.json"
+    metrics = read_metrics(path) if path.exists() else {}
+    names = {name.split("/")[-2]: name for name in metrics if name.endswith("/char_recall") and "/type/" in name}
+    ordered = sorted(names, key=lambda name: (TYPES.index(name) if name in TYPES else len(TYPES), name))
+    return {kind: Estimate(**metrics[names[kind]]) for kind in ordered}
+
+
+def draw_recalls(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the recall of each type as bars with intervals, one colour for each system."""
+    of_all = {system: read_recalls(place.folder(step)) for system, step in figure.systems.items()}
+    recalls = {system: found for system, found in of_all.items() if found}
+    if not recalls:
+        return None
+    from matplotlib import rc_context
+
+    kinds = list(dict.fromkeys(kind for found in recalls.values() for kind in found))
+    width = 0.8 / len(recalls)
+    with rc_context(STYLE):
+        shown, axes = new_figure(7, 3.6)
+        for number, (system, found) in enumerate(recalls.items()):
+            estimates = list(found.values())
+            middles = [kinds.index(kind) + (number - (len(recalls) - 1) / 2) * width for kind in found]
+            values = [one.value for one in estimates]
+            below = [one.value - (one.value if one.low is None else one.low) for one in estimates]
+            above = [(one.value if one.high is None else one.high) - one.value for one in estimates]
+            colour = COLOURS[number % len(COLOURS)]
+            axes.bar(middles, values, width * 0.92, color=colour, label=plot_name(system))
+            axes.errorbar(middles, values, yerr=[below, above], fmt="none", ecolor="#444444", capsize=2.5)
+        axes.set_xticks(range(len(kinds)), [plot_name(kind.replace("_", " ")) for kind in kinds])
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(percent_axis())
+        legend_above(axes, "Recall of hallucinated characters by type")
+        return save_figure(shown, path)
+
+
+def read_topics(place: Place) -> dict[str, str]:
+    """Reads the topics of HalluDial's dialogues by joining them with Wizard of Wikipedia's."""
+    return _read_facts(place, "halludial", "topic", topics_path=str(place.corpus("wow") or EMBEDDED))
+
+
+def _read_facts(place: Place, dataset: str, name: str, **options: Any) -> dict[str, str]:
+    """Reads a field of the rows' meta by dialogue; dialogues without it are left out."""
+    from data_modules.build import build_source
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
+
+    source = build_source(dataset, str(place.corpus(dataset) or EMBEDDED), **options)
+    examples = (one for split in source.split_names() for one in read_examples(source, split, ReadReport()))
+    return {one.group: one.meta[name] for one in examples if name in one.meta}
+
+
+def count_topics(folder: Path, topics: Mapping[str, str], keep: Callable[[Mapping[str, Any]], bool]) -> Counter[str]:
+    """Counts the topics of the predictions of a run that `keep` selects.
+
+    Args:
+        topics: By dialogue.
+    """
+    files = sorted((folder / "predictions").glob("*.jsonl"))
+    rows = (row for path in files for row in read_jsonl(path))
+    return Counter(topics[row["group"]] for row in rows if row.get("group") in topics and keep(row))
+
+
+def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | None:
+    """Plots the counts of the most frequent topics, a panel for each system or corpus."""
+    panels = {name: counts for name, counts in panels.items() if counts}
+    if not panels:
+        return None
+    from matplotlib import rc_context
+
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with rc_context(STYLE):
+        figure, _ = new_figure(4 * columns, 3.6 * rows, rows=rows, columns=columns)
+        for axes, (name, counts) in zip(figure.axes, panels.items(), strict=False):
+            total = sum(counts.values())
+            shown = Counter(counts).most_common(15)
+            axes.barh([plot_name(topic) for topic, _ in shown], [count for _, count in shown], color=COLOURS[0])
+            axes.invert_yaxis()
+            axes.set_title("\n".join(wrap(plot_name(name), 34)))
+            axes.set_xlabel(f"of {total:,} in all, {len(counts):,} kinds")
+        for axes in figure.axes[len(panels) :]:
+            axes.remove()
+        return save_figure(figure, path)
+
+
+def _draw_topics_of(keep: Callable[[Mapping[str, Any]], bool]) -> Draw:
+    """Makes a drawing of the topics of the predictions that `keep` selects, a panel for each system."""
+
+    def draw(figure: Figure, place: Place, path: Path) -> Path | None:
+        topics = read_topics(place)
+        counts = {name: count_topics(place.folder(step), topics, keep) for name, step in figure.systems.items()}
+        return plot_topics(counts, path)
+
+    return draw
+
+
+def _draw_topics(name: str, read: Callable[[Place], Mapping[str, str]]) -> Draw:
+    """Makes a drawing of the topics of a corpus, in one panel."""
+    return lambda figure, place, path: plot_topics({name: Counter(read(place).values())}, path)
+
+
+DRAWINGS: Mapping[str, Draw] = {
+    "recalls": draw_recalls,
+    "topic_sources": _draw_topics("DiaHalu's dialogues", lambda place: _read_facts(place, "diahalu", "topic_source")),
+    "topics": _draw_topics("HalluDial's dialogues", read_topics),
+    "missed_topics": _draw_topics_of(lambda row: row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED),
+    "hallucinated_topics": _draw_topics_of(lambda row: row.get("label") == HALLUCINATED),
+}

@@ -1,0 +1,77 @@
+"""Figures of papers are drawn from the results of steps; without results the reason is printed."""
+
+from pathlib import Path
+
+import pytest
+
+from faithkit.files.jsonl import write_jsonl
+from faithkit.metrics.results import write_results
+from faithkit.statistics.metric import Metric
+from faithkit_papers.reproduction.paper_figures import Figure, count_topics, plot_topics
+from faithkit_papers.reproduction.paper_tables import all_results, all_steps
+from faithkit_papers.reproduction.reproduction_report import write_report, write_result
+from faithkit_papers.reproduction.table_steps import LOCAL, Place, step_arguments
+from tests.faithkit_workflows.pipelines.serving import construct_here
+
+pytest.importorskip("matplotlib")
+PNG = b"\x89PNG"
+
+
+def recall_figure() -> Figure:
+    figure = all_results(LOCAL)["ragtruth_figure_4"]
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def write_recalls(folder: Path, **recalls: float) -> None:
+    folder.mkdir(parents=True)
+    metrics = {
+        f"test/ragtruth/type/{kind}/char_recall": Metric(value=value, low=value - 0.1, high=value + 0.1, n=9)
+        for kind, value in recalls.items()
+    }
+    write_results(folder / "metrics.json", metrics, {})
+
+
+def test_a_figure_is_drawn_without_the_systems_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure, place = recall_figure(), Place(scale=LOCAL, out=tmp_path)
+    first, second = figure.used
+    write_recalls(place.folder(second), evident_conflict=0.8)
+    made = write_result(figure, place, {first: f"step {first} failed"})
+    printed = capsys.readouterr().out
+    assert made.image is not None and made.image.read_bytes().startswith(PNG)
+    assert f"left out: step {first} failed" in printed and "the embedded corpus in place of ragtruth" in printed
+    write_report(tmp_path / "docs.md", [made], place)
+    assert "](tables/ragtruth_figure_4.png)" in (tmp_path / "docs.md").read_text()
+
+
+def test_faithdials_figures_are_drawn_from_its_description(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Place(scale=LOCAL, out=tmp_path)
+    figures = [all_results(LOCAL)[f"faithdial_figure_{number}"] for number in (2, 3)]
+    steps = all_steps(figures)
+    construct_here(*step_arguments(steps[0], place))
+    for figure in figures:
+        made = write_result(figure, place, {})
+        assert made.image is not None and made.image.read_bytes().startswith(PNG)
+    assert "recipe differs: left are the responses before their edits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("reason", ["ragtruth is missing below data_dir", ""])
+def test_a_figure_without_results_states_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    figure = recall_figure()
+    made = write_result(figure, Place(scale=LOCAL, out=tmp_path), dict.fromkeys(figure.used, reason) if reason else {})
+    assert made.image is None and "1 not run" in made.verdicts
+    assert f"not run: {reason or 'our data or models have nothing to show'}" in capsys.readouterr().out
+
+
+def test_topics_of_predictions_are_counted_and_plotted(tmp_path: Path) -> None:
+    labels = [("a", "hallucinated"), ("a", "faithful"), ("b", "hallucinated"), ("c", "hallucinated")]
+    rows = [{"id": str(n), "label": label, "score": 0.5, "group": group} for n, (group, label) in enumerate(labels)]
+    (tmp_path / "predictions").mkdir()
+    write_jsonl(tmp_path / "predictions" / "a.jsonl", rows)
+    counts = count_topics(tmp_path, {"a": "Dogs", "b": "$ [b]"}, lambda row: row["label"] == "hallucinated")
+    assert counts == {"Dogs": 1, "$ [b]": 1}
+    path = plot_topics({"a judge": counts, "another": {}}, tmp_path / "topics.png")
+    assert path is not None and path.read_bytes().startswith(PNG)
+    assert plot_topics({"another": {}}, tmp_path / "none.png") is None
