@@ -27,6 +27,7 @@ from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.fast.last_layer import first_token_only, reads_first_token
 from faithkit.fast.packing import allow_packed_attention
+from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.
@@ -105,6 +106,9 @@ class Critic:
         name: The model's name in `repr`; None takes its class.
         hallucinated: For each class of the model, whether it means hallucinated.
         weights: Weights of the evidence features (`critic.sequence.evidence`); empty uses the encoder's log-odds alone.
+
+    Attributes:
+        languages: Those that it reads (`faithkit.languages`).
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Critic:
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.hallucinated, self.weights = tuple(hallucinated), weights
+        self.languages: tuple[str, ...] = (ENGLISH,)
         self.name = name or type(model).__name__
         checked = arguments.read_count("batch_tokens", batch_tokens)
         self.batch_tokens = checked or default_batch_tokens(model)
@@ -194,7 +199,7 @@ class Critic:
         )
         if loaded.model.device.type == "cuda" and reads_first_token(loaded.model):
             allow_packed_attention(loaded.model)
-        return cls(
+        critic = cls(
             first_token_only(loaded.model),
             encoder,
             settings.calibration,
@@ -203,6 +208,8 @@ class Critic:
             hallucinated=chosen,
             weights=settings.evidence,
         )
+        critic.languages = loaded.languages
+        return critic
 
     @property
     def threshold(self) -> float:

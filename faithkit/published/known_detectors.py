@@ -69,6 +69,7 @@ class KnownDetector:
         reply: Where a judge's verdict is: first_word or text.
         hallucinated, faithful: The words or patterns of the verdicts.
         new_tokens: Maximum length of a reply; 0 where none is written.
+        languages: ISO 639 codes of those that it reads, or any.
         figure: The published figure.
         source: Where it is published.
         rule: Where the original's format and rules are written.
@@ -101,6 +102,7 @@ class KnownDetector:
     hallucinated: str = ""
     faithful: str = ""
     new_tokens: int = 0
+    languages: tuple[str, ...] = ("en",)
 
 
 @cache
@@ -112,5 +114,6 @@ def known_detectors() -> Mapping[str, KnownDetector]:
         rows[row["name"]] = {**rows.get(row.pop("like", ""), {}), **row}
     for name, row in rows.items():
         windows = Windows(**row["windows"]) if "windows" in row else None
-        found[name] = KnownDetector(**{**row, "windows": windows, "answers": tuple(row.get("answers", ()))})
+        lists = {key: tuple(row[key]) for key in ("answers", "languages") if key in row}
+        found[name] = KnownDetector(**{**row, "windows": windows, **lists})
     return found

@@ -59,6 +59,12 @@ class KnownLoader:
             UserError: It cannot be found or loaded.
         """
         known = known_detectors()[name]
+        detector: Any = cls._load(known, path, precision, batch_tokens)
+        detector.languages = known.languages
+        return detector  # type: ignore[no-any-return]
+
+    @classmethod
+    def _load(cls, known: KnownDetector, path: str, precision: str, batch_tokens: int | None) -> Detector:
         if known.reads in LANGUAGE_MODELS:
             if path.startswith(SERVERS):
                 url, model = urldefrag(path)
@@ -76,7 +82,8 @@ class KnownLoader:
             judge = Judge(engine, asking, template=template, name=known.name)
             return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
         if path.startswith(SERVERS):
-            problem, hint = f"{name} does not run on a server", f"checkpoint={name}, or checkpoint={name}:FOLDER"
+            problem = f"{known.name} does not run on a server"
+            hint = f"checkpoint={known.name}, or checkpoint={known.name}:FOLDER"
             raise UserError(problem, place=path, hint=hint)
         source = find_source(known, path)
         options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
