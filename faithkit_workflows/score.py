@@ -186,7 +186,6 @@ def _judge(
     from functools import partial
 
     from faithkit.languages import ANY, IGNORE, STOP, find_other_language, languages_of, report_other_languages
-
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, stream_answers
