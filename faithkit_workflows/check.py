@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--checkpoint", default=DEFAULT)
     parser.add_argument("--threshold", type=float, default=None)
     parser.add_argument("--aim", choices=("balanced", "recall", "precision"), default=None)
-    parser.add_argument("--on-language", choices=ON_LANGUAGE, default=WARN)
+    parser.add_argument("--on-language", "--on_language", choices=ON_LANGUAGE, default=WARN)
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fail", action="store_true")
