@@ -114,6 +114,6 @@ def known_detectors() -> Mapping[str, KnownDetector]:
         rows[row["name"]] = {**rows.get(row.pop("like", ""), {}), **row}
     for name, row in rows.items():
         windows = Windows(**row["windows"]) if "windows" in row else None
-        lists = {key: tuple(row[key]) for key in ("answers", "languages") if key in row}
+        lists: dict[str, Any] = {key: tuple(row[key]) for key in ("answers", "languages") if key in row}
         found[name] = KnownDetector(**{**row, "windows": windows, **lists})
     return found

@@ -61,7 +61,7 @@ class KnownLoader:
         known = known_detectors()[name]
         detector: Any = cls._load(known, path, precision, batch_tokens)
         detector.languages = known.languages
-        return detector  # type: ignore[no-any-return]
+        return detector
 
     @classmethod
     def _load(cls, known: KnownDetector, path: str, precision: str, batch_tokens: int | None) -> Detector:
