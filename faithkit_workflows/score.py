@@ -185,7 +185,7 @@ def _judge(
     """
     from functools import partial
 
-    from faithkit.languages import ANY, IGNORE, STOP, find_other_language, languages_of, report_other_languages
+    from faithkit.languages import ANY, IGNORE, STOP, WARN, find_other_language, languages_of, report_other_languages
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, stream_answers
@@ -196,8 +196,9 @@ def _judge(
         "line_of": partial(to_line, texts=config["save_texts"]),
         "made_by": describe_run(run, loaded.models),
     }
-    languages = (ANY,) if config["on_language"] == IGNORE else languages_of(loaded.detector)
-    if config["on_language"] == STOP:
+    on_language = config.get("on_language", WARN)  # a run of an older version has no such key
+    languages = (ANY,) if on_language == IGNORE else languages_of(loaded.detector)
+    if on_language == STOP:
         others = (find_other_language(one.response, one.knowledge, languages) for one in rows.examples)
         report_other_languages(others, languages, STOP)
     answerer = DetectorAnswerer(loaded.detector, languages)
