@@ -8,18 +8,21 @@ from critic.runtime.onnx_model import load_graph
 from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import SIDECAR, Sidecar, read_settings, repair_hint
+from faithkit.files.model_folder import SIDECAR, Sidecar, card_languages, read_settings, repair_hint
+from faithkit.languages import ENGLISH
+from faithkit.training.datasets import trained_languages
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
 from faithkit.weights.resolve import fetch_folder, loading
 
 
 class LoadedCheckpoint(NamedTuple):
-    """A model in fp32 or its ONNX graph, with tokenizer, device, and settings (None without faithkit.json)."""
+    """A model in fp32 or its ONNX graph, with tokenizer, device, settings (None without faithkit.json), languages."""
 
     model: Any
     tokenizer: Any
     device: str
     settings: Any
+    languages: tuple[str, ...]
 
 
 def load_checkpoint(
@@ -42,6 +45,10 @@ def load_checkpoint(
 
     folder = fetch_folder(path, with_graph=onnx)
     settings = read_settings(folder, kind, build) if folder else None
+    if settings:
+        languages = trained_languages(settings.origin)
+    else:
+        languages = (card_languages(folder) if folder else None) or (ENGLISH,)
     with loading(str(folder or path)) as source:
         config = load_config(transformers.AutoConfig, source)
         if settings is None:  # weights of others need the required head
@@ -54,7 +61,7 @@ def load_checkpoint(
         tokenizer = load_tokenizer(source)
         PairTemplate.of(tokenizer)  # fails for a tokenizer that makes no pairs
         if onnx:
-            return LoadedCheckpoint(load_graph(Path(source), config), tokenizer, "cpu", settings)
+            return LoadedCheckpoint(load_graph(Path(source), config), tokenizer, "cpu", settings, languages)
         model = load_model(getattr(transformers, auto), source, config=config)
         check_vocabulary(model, tokenizer, source)
     if folder and settings:
@@ -67,4 +74,4 @@ def load_checkpoint(
         if problem:
             raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=repair_hint(folder))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return LoadedCheckpoint(model.eval().to(device), tokenizer, device, settings)
+    return LoadedCheckpoint(model.eval().to(device), tokenizer, device, settings, languages)

@@ -38,7 +38,8 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's
 class Detector(Protocol):
     """Judges responses by their knowledge and history.
 
-    A detector whose labels come from a threshold also has `set_threshold(threshold: float)`.
+    A detector whose labels come from a threshold also has `set_threshold(threshold: float)`. One that reads other
+    languages than English has `languages`: ISO 639 codes, or `("any",)`.
     """
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:

@@ -158,6 +158,7 @@ class Prediction:
         text: The response of a generator, or a judge's whole reply.
         reason: What a judge says besides its label.
         failed: Its request failed, and `text` is the reason: no reply, and never read as one.
+        language: That of the text, if the detector does not read it (`faithkit.languages`).
     """
 
     id: str
@@ -167,6 +168,7 @@ class Prediction:
     text: str = ""
     reason: str = ""
     failed: bool = False
+    language: str | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -194,11 +196,13 @@ class Prediction:
         return UNSURE if self.label == FAITHFUL and is_near else self.label
 
     def to_dict(self) -> dict[str, Any]:
-        """Converts to the five keys of a predictions file; `reason` and `failed` are added where they hold."""
+        """Converts to the five keys of a predictions file; `reason`, `language` and `failed` only where they hold."""
         spans = [span_to_dict(span) for span in self.spans]
         row = {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
         if self.reason:
             row["reason"] = self.reason
+        if self.language:
+            row["language"] = self.language
         return {**row, "failed": True} if self.failed else row
 
     @classmethod
@@ -212,6 +216,7 @@ class Prediction:
             text=row.get("text") or "",
             reason=row.get("reason") or "",
             failed=row.get("failed") is True,
+            language=found if isinstance(found := row.get("language"), str) else None,
         )
 
 

@@ -8,6 +8,7 @@ faithkit check context=manual.txt question="How long?" answer="36 months."      
 faithkit check --context manual.txt --fail "..."         exits with 1 if the answer is hallucinated
 faithkit check --context manual.txt --aim precision "..."        fewer false alarms; or recall: more is found
 faithkit check --context manual.txt --checkpoint runs/... "..."          another detector than the default
+faithkit check --context manual.txt --on-language stop "..."    a language that the detector does not read is an error
 faithkit check --messages conversation.json          each turn of an assistant with tools, by what they returned
 
 The context is one file or several, such as retrieved passages; `--context -` reads it from standard input. Without an
@@ -18,13 +19,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import DONE, FAILED, CommandParser, run_command
 from faithkit.detector import DEFAULT, DETECTORS, OTHER_DETECTORS
 from faithkit.errors import UserError, raise_problems
+from faithkit.languages import IGNORE, ON_LANGUAGE, WARN, find_other_language, languages_of, report_other_languages
 
 if TYPE_CHECKING:
     from faithkit.records import Example, Prediction
@@ -43,6 +45,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--checkpoint", default=DEFAULT)
     parser.add_argument("--threshold", type=float, default=None)
     parser.add_argument("--aim", choices=("balanced", "recall", "precision"), default=None)
+    parser.add_argument("--on-language", "--on_language", choices=ON_LANGUAGE, default=WARN)
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fail", action="store_true")
@@ -113,8 +116,12 @@ def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", Any]:
     )
     config = {"checkpoint": options.checkpoint, "precision": "32-true"}
     loaded = with_threshold(load_checkpoint(config), options.threshold, options.checkpoint, options.aim)
+    language, languages = None, languages_of(loaded.detector)
+    if options.on_language != IGNORE:
+        language = find_other_language(answer, example.knowledge, languages)
+        report_other_languages([language], languages, options.on_language)
     (prediction,) = loaded.detector.predict_examples([example])
-    return add_evidence(prediction, passages, answer), example, loaded
+    return add_evidence(replace(prediction, language=language), passages, answer), example, loaded
 
 
 def show(prediction: "Prediction", example: "Example", loaded: Any, options: argparse.Namespace) -> None:
@@ -138,7 +145,9 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
             for span in prediction.spans
         ]
         found = {"verdict": verdict, "label": prediction.label, "probability": prediction.score, "spans": spans}
-        print(json.dumps(found | {"threshold": threshold, "model": options.checkpoint}, ensure_ascii=False))
+        about = {"threshold": threshold, "model": options.checkpoint}
+        about |= {"language": prediction.language} if prediction.language else {}
+        print(json.dumps(found | about, ensure_ascii=False))
         return
     probability = "" if prediction.score is None else f", P(hallucinated) {prediction.score:.2f}"
     print(f"{verdict}{probability} (model {options.checkpoint}; threshold {threshold.partition(',')[0]})")
@@ -171,7 +180,8 @@ def check_conversations(options: argparse.Namespace) -> int:
     from faithkit_workflows.detectors.assertions import judge_turns
 
     turns, notes = read_conversation_file(Path(options.messages).expanduser())
-    found = judge_turns(turns, by=options.checkpoint, threshold=options.threshold)
+    judging: dict[str, Any] = {"threshold": options.threshold, "on_language": options.on_language}
+    found = judge_turns(turns, by=options.checkpoint, **judging)
     for prediction, turn in zip(found, turns, strict=True):
         if options.json:
             print(json.dumps({**turn, **prediction.to_dict()}, ensure_ascii=False))

@@ -13,6 +13,7 @@ faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards 
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.detector import OTHER_DETECTORS
     from faithkit.environment import environment
     from faithkit.files.jsonl import parse_prediction, read_numbered_jsonl, write_jsonl
+    from faithkit.languages import describe_other_languages, languages_of
     from faithkit.metrics.results import full_names, write_results
     from faithkit.pages.page_tables import escape_terminal, print_tables
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
@@ -99,6 +101,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit_workflows.tables.conversations import ConversationCounter
     from faithkit_workflows.tables.score_results import LabelledRows, describe_next_steps, describe_verdicts
     from faithkit_workflows.tables.scored_rows import (
+        ADDED,
+        LANGUAGE,
         names_added,
         print_renamed_columns,
         record_output,
@@ -118,7 +122,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     path = run.predictions / f"{name}.jsonl"
     loaded = with_threshold(load_checkpoint(config), config["threshold"], config["checkpoint"], config["aim"])
     log_models(loaded)
-    _judge(run, name, rows, loaded, config)
+    languages = _judge(run, name, rows, loaded, config)
+    added = (*ADDED, LANGUAGE) if languages else ADDED
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     by, column = as_list(config["by"]), rows.found.label if rows.found else None
     counts = ShareCounter(by, column, unsure_from=getattr(loaded.detector, "unsure_from", None))
@@ -132,7 +137,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     stored = (parse_prediction(row, f"{path}, line {line}") for line, row in read_numbered_jsonl(path))
     with record_output(run, config["output"]):
         kept_labels = drop_unsure_labels(stored, config["abstain_at"])
-        write_scored(output, rows, kept_labels, count, escape_formulas=config["escape_formulas"])
+        write_scored(output, rows, kept_labels, count, added, escape_formulas=config["escape_formulas"])
     shares = counts.shares(num_resamples=config["num_resamples"])
     metrics = counts.metrics(shares, num_resamples=config["num_resamples"])
     table = counts.table(shares, grouped_by=rows.grouped_by)
@@ -146,6 +151,8 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     ]
     asked = (config["path"], path, rows.num_examples, counts, column)
     about += conversations.describe(rows.report)
+    if languages:
+        about.append(f"note: {describe_other_languages(languages.elements(), languages_of(loaded.detector))}")
     for line in [*about, *describe_next_steps(*asked, has_labels=bool(labelled.num_rows))]:
         _show(line)
     write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
@@ -168,10 +175,17 @@ def _show(line: str) -> None:
     log.info("%s", line, extra=FILE_ONLY)
 
 
-def _judge(run: "RunFolder", name: str, rows: "UserTable", loaded: "LoadedDetector", config: Mapping[str, Any]) -> None:
-    """Writes a verdict for each row; verdicts of an interrupted run are kept."""
+def _judge(
+    run: "RunFolder", name: str, rows: "UserTable", loaded: "LoadedDetector", config: Mapping[str, Any]
+) -> Counter[str | None]:
+    """Writes a verdict for each row; verdicts of an interrupted run are kept.
+
+    Returns:
+        How many rows are in each language that the detector does not read, and in others; empty if all are in others.
+    """
     from functools import partial
 
+    from faithkit.languages import ANY, IGNORE, STOP, WARN, find_other_language, languages_of, report_other_languages
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.predictions_origin import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, stream_answers
@@ -182,11 +196,17 @@ def _judge(run: "RunFolder", name: str, rows: "UserTable", loaded: "LoadedDetect
         "line_of": partial(to_line, texts=config["save_texts"]),
         "made_by": describe_run(run, loaded.models),
     }
-    answerer = DetectorAnswerer(loaded.detector)
-    for _ in stream_answers(path, rows.examples, rows.num_examples, answerer, **options):
-        pass
+    on_language = config.get("on_language", WARN)  # a run of an older version has no such key
+    languages = (ANY,) if on_language == IGNORE else languages_of(loaded.detector)
+    if on_language == STOP:
+        others = (find_other_language(one.response, one.knowledge, languages) for one in rows.examples)
+        report_other_languages(others, languages, STOP)
+    answerer = DetectorAnswerer(loaded.detector, languages)
+    answers = stream_answers(path, rows.examples, rows.num_examples, answerer, **options)
+    found = Counter(answer.language for answer in answers)
     write_origin(path, name, rows.examples, loaded.models)
     loaded.log_usage()
+    return found if any(found) else Counter()
 
 
 def run() -> None:

@@ -24,7 +24,9 @@ from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
+from faithkit.languages import ANY
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.training.datasets import trained_languages
 from judge.options import AskOptions
 from judge.prompt import Prompts, PromptTemplate, build_prompts
 from judge.questions import Answered, weigh_or_write
@@ -49,6 +51,9 @@ class Judge:
         template: The prompt, or prompts by task; None takes those of `options`, with the examples of its file.
         calibration: Converts the model's probabilities to P(hallucinated) and labels.
         name: The model's name in `repr`.
+
+    Attributes:
+        languages: Those that it reads (`faithkit.languages`): of its training, else any.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Judge:
         self.prompts = given or build_prompts(options)
         self.asking = self.prompts.asking
         self.name = name or engine.identity
+        self.languages: tuple[str, ...] = (ANY,)
         self.num_unlocated = 0  # quoted parts that were not found in their responses, over all judgements
 
     @classmethod
@@ -135,8 +141,12 @@ class Judge:
             shots: Examples in the prompt, if the options name no file.
         """
         if settings and settings.ask == options.ask and options.prompts is None and options.examples is None:
-            return cls(engine, options, template=settings.template, calibration=settings.calibration, name=name)
-        return cls(engine, options, template=build_prompts(options, shots), name=name)
+            judge = cls(engine, options, template=settings.template, calibration=settings.calibration, name=name)
+        else:
+            judge = cls(engine, options, template=build_prompts(options, shots), name=name)
+        if settings:
+            judge.languages = trained_languages(settings.origin)
+        return judge
 
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated.

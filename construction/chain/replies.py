@@ -6,8 +6,7 @@ The rules in their order; the first that matches names the fault:
 2. `refusal`: its first sentence declines ("I cannot answer ...", "I'm sorry, but I am unable to ...", "As an AI ...").
 3. `repeats the prompt`: it has `ECHO_WORDS` words in a row from the instruction, or equals the last turn. Words of
    the knowledge do not count: a grounded reply may quote it.
-4. `other language`: most of its letters are not Latin, or function words of another language outnumber the English
-   ones and make up at least `FOREIGN_SHARE` of its words.
+4. `other language`: its language is clearly not English (`faithkit.languages`).
 5. `over the limit`: it has too many words.
 6. `cut off`: the model did not finish it within its tokens.
 
@@ -23,13 +22,12 @@ from dataclasses import dataclass, field
 
 from data_modules.reading.fields import SPEAKER_MARKS
 from faithkit.inference.prompts import FIELD
-from faithkit.words import unicode_words, word_set
+from faithkit.languages import ENGLISH, identify_language
+from faithkit.words import unicode_words
 
 EMPTY, REFUSAL, ECHO = "empty", "refusal", "repeats the prompt"
 LANGUAGE, TOO_LONG, CUT = "other language", "over the limit", "cut off"
 ECHO_WORDS = 8  # too many for a coincidence
-FOREIGN_SHARE = 0.15
-ENGLISH = "en"
 
 _DECLINES = (
     r"(?:answer|provide|help|assist|comply|fulfil\w*|respond|generate|continue|discuss|create|write|give|determine|"
@@ -50,20 +48,6 @@ _MARK = re.compile(
     "|".join(rf"{re.escape(mark)}\s*:|^[ \t]*{re.escape(mark)}" for mark in SPEAKER_MARKS.values()),
     re.IGNORECASE | re.MULTILINE,
 )
-_ENGLISH = word_set(
-    "the a an and or but is are was were be been of in on at to for with from by as that this it its he she they we "
-    "you i my your his her their not no do does did have has had can will would which who what when where how there so "
-    "if about also one more than because me them him"
-)
-# Function words of languages that models switch to, without those that are English words too.
-_FOREIGN = {
-    "de": word_set("der das und ist nicht ein eine ich sie mit auf für von dem den zu im auch wird sind er oder wie"),
-    "fr": word_set("le la les des est et une un que qui dans pour pas sur avec vous je il elle du ce sont au ou"),
-    "es": word_set("el la los las de que y en un una es por con para se su del al como más pero lo"),
-    "it": word_set("il lo gli di che e un una per con non sono del della è nel più anche ma le si"),
-    "pt": word_set("o os as de que e em um uma é por com para não se da dos das mais mas ao como"),
-    "nl": word_set("de het een en van dat niet op te met voor zijn ook er maar aan bij wordt naar hij"),
-}
 
 
 def cut_turns(text: str) -> tuple[str, bool]:
@@ -107,7 +91,7 @@ class ReplyRules:
             return REFUSAL
         if not self._runs.isdisjoint(_runs_of(words)) or (len(words) >= 4 and words == unicode_words(last_turn)):
             return ECHO
-        if self.language == ENGLISH and not _is_english(text, words):
+        if self.language == ENGLISH and identify_language(text):
             return LANGUAGE
         if self.max_words is not None and len(text.split()) > self.max_words:
             return TOO_LONG
@@ -122,18 +106,6 @@ def is_refusal(text: str) -> bool:
 
 def _runs_of(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[place : place + ECHO_WORDS]) for place in range(len(words) - ECHO_WORDS + 1)}
-
-
-def _is_english(text: str, words: list[str]) -> bool:
-    letters = [character for character in text if character.isalpha()]
-    latin = sum(character < "\u0250" or "\u1e00" <= character < "\u1f00" for character in letters)
-    if len(letters) >= 4 and 2 * latin < len(letters):
-        return False
-    if len(words) < 6:
-        return True
-    english = sum(word in _ENGLISH for word in words)
-    foreign = max(sum(word in language for word in words) for language in _FOREIGN.values())
-    return foreign <= english or foreign < FOREIGN_SHARE * len(words)
 
 
 INDUCED_KINDS = ("factual", "faithfulness")

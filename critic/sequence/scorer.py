@@ -26,6 +26,7 @@ from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibra
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.fast import FIRST_TOKEN, accelerate
+from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.
@@ -104,6 +105,9 @@ class Critic:
         name: The model's name in `repr`; None takes its class.
         hallucinated: For each class of the model, whether it means hallucinated.
         weights: Weights of the evidence features (`critic.sequence.evidence`); empty uses the encoder's log-odds alone.
+
+    Attributes:
+        languages: Those that it reads (`faithkit.languages`).
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Critic:
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.hallucinated, self.weights = tuple(hallucinated), weights
+        self.languages: tuple[str, ...] = (ENGLISH,)
         self.name = name or type(model).__name__
         checked = arguments.read_count("batch_tokens", batch_tokens)
         self.batch_tokens = checked or default_batch_tokens(model)
@@ -191,7 +196,7 @@ class Critic:
             whole=settings.reads_tokens,
             max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
-        return cls(
+        critic = cls(
             accelerate(loaded.model, FIRST_TOKEN),
             encoder,
             settings.calibration,
@@ -200,6 +205,8 @@ class Critic:
             hallucinated=chosen,
             weights=settings.evidence,
         )
+        critic.languages = loaded.languages
+        return critic
 
     @property
     def threshold(self) -> float:

@@ -36,6 +36,7 @@ from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.fast import ANSWERS, accelerate, is_packed
+from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
@@ -81,6 +82,9 @@ class Tagger:
         token_support: Computes the tokens' log-odds from their support in the knowledge (`critic.token_support`).
         batch_tokens: Tokens of a batch; changes the speed, not the result. None chooses by the device.
         name: The model's name in `repr`; None takes its class.
+
+    Attributes:
+        languages: Those that it reads (`faithkit.languages`).
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Tagger:
     ):
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.token_support = token_support
+        self.languages: tuple[str, ...] = (ENGLISH,)
         self.name = name or type(model).__name__
         checked = arguments.read_count("batch_tokens", batch_tokens)
         self.batch_tokens = checked or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
@@ -145,6 +150,7 @@ class Tagger:
             batch_tokens=batch_tokens,
             name=path,
         )
+        tagger.languages = loaded.languages
         tagger.model = apply_precision(
             loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
         )

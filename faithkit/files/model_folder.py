@@ -16,6 +16,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_folder, dumps, hash_files, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
+from faithkit.languages import ANY
 from faithkit.settings.check import options
 from faithkit.words import VERSION as WORDS_VERSION
 
@@ -110,6 +111,23 @@ def find_folder(path: str) -> Path:
 def is_adapter(folder: Path) -> bool:
     """Whether a folder holds adapters instead of a complete model."""
     return (folder / ADAPTER_CONFIG).is_file() and not (folder / CONFIG).exists()
+
+
+def card_languages(folder: Path) -> tuple[str, ...] | None:
+    """Reads the `language` of a model card, as the hub has it: ISO 639 codes; None without one."""
+    import yaml
+
+    path = folder / CARD
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if not text.startswith("---\n"):
+        return None
+    try:
+        found = yaml.safe_load(text[4:].partition("\n---")[0])
+    except yaml.YAMLError:
+        return None
+    stated = found.get("language") if isinstance(found, dict) else None
+    codes = [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else []
+    return tuple(ANY if code == "multilingual" else str(code) for code in codes) or None
 
 
 def repair_hint(folder: Path) -> str:

@@ -46,6 +46,7 @@ class KnownDetector:
     Args:
         hub: Its repository on the model hub.
         file: The file with the weights, where it is not one that transformers finds.
+        languages: ISO 639 codes of those that it reads, or any.
         figure: The published figure.
         source: Where it is published.
         rule: Where the original's format and rules are written.
@@ -59,6 +60,7 @@ class KnownDetector:
     source: str
     rule: str
     file: str = ""
+    languages: Sequence[str] = ("en",)
 
     marks_spans: ClassVar[bool] = False
 

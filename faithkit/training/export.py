@@ -5,7 +5,6 @@ A card's metadata, which the hub reads, have base model, licence, data, metrics 
 
 import copy
 import shutil
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +14,14 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, parse, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
+from faithkit.languages import ANY
 from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
+from faithkit.training.datasets import DATASETS, trained_languages, training_sets
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import is_hub_name
 
-DATASETS: dict[str, dict[str, str]] = tomllib.loads(
-    (Path(__file__).parent / "datasets.toml").read_text(encoding="utf-8")
-)
-EMBEDDED = "embedded"  # the prefix of the embedded corpus in the layout of a dataset
 # The hub's names of metrics; `response_f1` and `macro_f1` are an f1.
 METRICS = {"auroc": "roc_auc", "perplexity": "perplexity", "ece": "ece"}
 METRICS |= {name: name for name in ("f1", "precision", "recall", "accuracy")}
@@ -41,8 +38,9 @@ def card_metadata(
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    weights, names = weights_of(sidecar) or "", training_sets(sidecar)
+    weights, names = weights_of(sidecar) or "", training_sets(sidecar.origin)
     known = [DATASETS[name] for name in names if name in DATASETS]
+    spoken = trained_languages(sidecar.origin)
     results = []
     for name, metric in rows:
         split, dataset, short = name.split("/", 2)
@@ -61,7 +59,7 @@ def card_metadata(
     licences = {None if not stated or " " in stated else stated}  # one with a space is stated in two ways
     licences |= {DATASETS.get(name, {}).get("licence") for name in names}
     data = ModelCardData(
-        language="en" if names and len(known) == len(names) and not any("language" in one for one in known) else None,
+        language=None if ANY in spoken else spoken[0] if len(spoken) == 1 else list(spoken),
         license=licences.pop() if len(licences) == 1 else None,
         library_name="transformers",
         pipeline_tag=pipeline,
@@ -79,12 +77,6 @@ def weights_of(sidecar: Sidecar) -> str | None:
     """Names the weights that a training started from; None if the folder does not."""
     model = (sidecar.origin.get("config") or {}).get("model") or {}
     return str(model["weights"]) if model.get("weights") else None
-
-
-def training_sets(sidecar: Sidecar) -> list[str]:
-    """Lists the datasets of training; `embedded` for the embedded corpus in any layout."""
-    sizes = (sidecar.origin.get("data") or {}).get("sizes", {}).get("train", {})
-    return sorted({EMBEDDED if str(name).startswith(EMBEDDED) else str(name) for name in sizes})
 
 
 def base_model(weights: str) -> str | None:
@@ -222,7 +214,7 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
     licences = []
     if weights:
         licences.append(f"- `{weights}`: {LOCAL[weights].licence if weights in LOCAL else 'see its model card'}")
-    for name in training_sets(sidecar):
+    for name in training_sets(sidecar.origin):
         licences.append(f"- `{name}`: {DATASETS.get(name, {}).get('licence', 'not confirmed; see its page')}")
     figures = []
     for name, metric in shown:

@@ -7,6 +7,7 @@ from typing import Any
 
 from faithkit.arguments import read_probability
 from faithkit.detector import DEFAULT
+from faithkit.languages import WARN
 from faithkit.records import FAITHFUL
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, stored_threshold, to_score
 
@@ -22,13 +23,14 @@ class FaithfulnessMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
     Args:
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
         threshold: As DeepEval has it, the lowest score that passes; None takes 1 - the detector's threshold.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
     _required_params = (SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.RETRIEVAL_CONTEXT)
     __name__ = "Faithfulness (faithkit)"
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None):
-        self._scorer = FaithfulnessScorer(checkpoint)
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, *, on_language: str = WARN):
+        self._scorer = FaithfulnessScorer(checkpoint, on_language=on_language)
         if threshold is None:
             stored = stored_threshold(self._scorer.checkpoint)
             threshold = None if stored is None else 1 - stored

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from faithkit.detector import DEFAULT
+from faithkit.languages import WARN
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool, to_dict, to_score
 
 with needs_tool("Haystack", "haystack"):
@@ -21,10 +22,11 @@ class FaithfulnessEvaluator:
     Args:
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
         threshold: P(hallucinated) from which an answer is hallucinated; None takes the detector's own.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None):
-        self._scorer = FaithfulnessScorer(checkpoint, threshold)
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, on_language: str = WARN):
+        self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     @component.output_types(score=float, individual_scores=list[float], results=list[dict[str, Any]])  # type: ignore[untyped-decorator, unused-ignore]
     def run(
@@ -47,7 +49,7 @@ class FaithfulnessEvaluator:
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to the form in which a pipeline is saved."""
-        options = {"checkpoint": self._scorer.checkpoint, "threshold": self._scorer.threshold}
+        options = {name: getattr(self._scorer, name) for name in ("checkpoint", "threshold", "on_language")}
         found: dict[str, Any] = default_to_dict(self, **options)
         return found
 

@@ -4,6 +4,7 @@ Task(dataset=..., solver=generate(), scorer=faithfulness())  # the context is in
 """
 
 from faithkit.detector import DEFAULT
+from faithkit.languages import WARN
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
 
 with needs_tool("inspect_ai", "inspect_ai"):
@@ -13,7 +14,9 @@ with needs_tool("inspect_ai", "inspect_ai"):
 
 
 @scorer(metrics=[mean(), stderr()])  # type: ignore[untyped-decorator, unused-ignore]
-def faithfulness(checkpoint: str = DEFAULT, threshold: float | None = None, context: str = "context") -> Scorer:
+def faithfulness(
+    checkpoint: str = DEFAULT, threshold: float | None = None, context: str = "context", on_language: str = WARN
+) -> Scorer:
     """Scores the output by the context in the sample's metadata; 1 is faithful.
 
     An empty output is unscored. The score's metadata have the label, which `threshold` changes, and the probability.
@@ -22,8 +25,9 @@ def faithfulness(checkpoint: str = DEFAULT, threshold: float | None = None, cont
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
         threshold: P(hallucinated) from which an output is hallucinated; None takes the detector's own.
         context: The key in the metadata: a text, or a list of passages.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
-    own = FaithfulnessScorer(checkpoint, threshold)
+    own = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     async def score(state: TaskState, target: Target) -> Score:
         answer = state.output.completion

@@ -9,6 +9,7 @@ from typing import Any
 
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
+from faithkit.languages import WARN
 from faithkit.records import FAITHFUL, Prediction
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
 
@@ -27,10 +28,18 @@ class FaithfulnessEvaluator(RunEvaluator):  # type: ignore[misc, unused-ignore]
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
         threshold: P(hallucinated) from which an answer is hallucinated; None takes the detector's own.
         keys: The names of answer, context and question in the outputs of a run, its inputs, or those of the example.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, *, keys: Sequence[str] = KEYS):
-        self._scorer, self.keys = FaithfulnessScorer(checkpoint, threshold), tuple(keys)
+    def __init__(
+        self,
+        checkpoint: str = DEFAULT,
+        threshold: float | None = None,
+        *,
+        keys: Sequence[str] = KEYS,
+        on_language: str = WARN,
+    ):
+        self._scorer, self.keys = FaithfulnessScorer(checkpoint, threshold, on_language), tuple(keys)
 
     def evaluate_run(self, run: Any, example: Any = None, evaluator_run_id: Any = None) -> EvaluationResult:
         """Scores a run."""
@@ -52,6 +61,7 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
         threshold: P(hallucinated) from which an answer is stopped; None takes the detector's own.
         fallback: Replaces a stopped answer; None raises `UnfaithfulAnswer`.
         keys: The names of answer, context and question in its input.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
     def __init__(
@@ -61,8 +71,10 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
         *,
         fallback: str | None = None,
         keys: Sequence[str] = KEYS,
+        on_language: str = WARN,
     ):
-        self._scorer, self.fallback, self.keys = FaithfulnessScorer(checkpoint, threshold), fallback, tuple(keys)
+        self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
+        self.fallback, self.keys = fallback, tuple(keys)
 
     def invoke(self, input: Values, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:
         """Checks one answer."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from faithkit.detector import DEFAULT
+from faithkit.languages import WARN
 from faithkit.records import FAITHFUL
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
 
@@ -20,10 +21,11 @@ class FaithfulnessEvaluator(BaseEvaluator):  # type: ignore[misc, unused-ignore]
     Args:
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
         threshold: P(hallucinated) from which a response does not pass; None takes the detector's own.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None):
-        self._scorer = FaithfulnessScorer(checkpoint, threshold)
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, on_language: str = WARN):
+        self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     async def aevaluate(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.detector import DEFAULT
+from faithkit.languages import WARN
 from faithkit.records import FAITHFUL, Prediction
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
 
@@ -23,10 +24,18 @@ class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[mi
     Args:
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
         threshold: P(hallucinated) from which an answer is hallucinated: scores are then 1 or 0, not probabilities.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, *, name: str = "faithkit"):
-        self._scorer = FaithfulnessScorer(checkpoint, threshold)
+    def __init__(
+        self,
+        checkpoint: str = DEFAULT,
+        threshold: float | None = None,
+        *,
+        name: str = "faithkit",
+        on_language: str = WARN,
+    ):
+        self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         columns = {MetricType.SINGLE_TURN: {"response", "retrieved_contexts", "user_input:optional"}}
         SingleTurnMetric.__init__(self, _required_columns=columns, name=name)
         self.allowed_values, self.output_type = (0.0, 1.0), MetricOutputType.CONTINUOUS

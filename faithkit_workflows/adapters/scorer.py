@@ -11,6 +11,7 @@ from typing import Any
 from faithkit import arguments
 from faithkit.detector import DEFAULT
 from faithkit.evidence import describe_mark
+from faithkit.languages import ON_LANGUAGE, WARN
 from faithkit.packages import missing_package
 from faithkit.records import FAITHFUL, TEXT_KEYS, UNPARSED, Prediction, span_to_dict
 from faithkit_workflows.detectors.assertions import check, find_detector
@@ -24,12 +25,15 @@ class FaithfulnessScorer:
     Args:
         checkpoint: A run, an hf/ folder, a hub name or the name of a detector, which is loaded at once.
         threshold: P(hallucinated) from which an answer is called hallucinated; None takes the detector's own.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
 
     Raises:
         UserError: There is no such detector, or the threshold is no probability.
     """
 
-    def __init__(self, checkpoint: Any = DEFAULT, threshold: float | None = None):
+    def __init__(self, checkpoint: Any = DEFAULT, threshold: float | None = None, on_language: str = WARN):
+        arguments.read_choice("on_language", on_language, ON_LANGUAGE)
+        self.on_language = on_language
         self.threshold = arguments.read_probability("threshold", threshold)
         self.checkpoint = arguments.read_path(checkpoint, "checkpoint")
         find_detector(self.checkpoint)
@@ -54,7 +58,8 @@ class FaithfulnessScorer:
             arguments.read_passages("the context", context, place)
         histories = [[question] if question else [] for question in questions]
         with _ONE_AT_A_TIME:
-            found = check(contexts, answers, histories, by=self.checkpoint, threshold=self.threshold)
+            options: dict[str, Any] = {"threshold": self.threshold, "on_language": self.on_language}
+            found = check(contexts, answers, histories, by=self.checkpoint, **options)
         return [replace(one, label=one.label or FAITHFUL) for one in found]  # an abstention marks nothing
 
     def score_one(self, answer: Any, context: Any, question: Any = None) -> Prediction:
@@ -77,12 +82,14 @@ def describe(found: Prediction) -> str:
     """Describes a result in one line: label, probability, and each mark with its reason and sentence."""
     probability = "" if found.probability is None else f", P(hallucinated) {found.probability:.3f}"
     marks = f"; not supported: {'; '.join(map(describe_mark, found.spans))}" if found.spans else ""
-    return f"{found.label}{probability}{marks}"
+    language = f"; the detector does not read the language, {found.language}" if found.language else ""
+    return f"{found.label}{probability}{marks}{language}"
 
 
 def to_dict(found: Prediction) -> dict[str, Any]:
-    """Converts to plain values, as tools store them."""
-    return {"label": found.label, "probability": found.probability, "spans": [span_to_dict(s) for s in found.spans]}
+    """Converts to plain values, as tools store them; `language` only where the detector does not read it."""
+    row = {"label": found.label, "probability": found.probability, "spans": [span_to_dict(s) for s in found.spans]}
+    return row | ({"language": found.language} if found.language else {})
 
 
 def read_context(context: Any) -> Any:

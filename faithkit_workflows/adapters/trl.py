@@ -8,6 +8,7 @@ from typing import Any
 
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
+from faithkit.languages import WARN
 from faithkit.records import FAITHFUL
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, to_score
 
@@ -23,6 +24,7 @@ class FaithfulnessReward:
         threshold: P(hallucinated) from which a completion gets 0, and otherwise 1; None gives 1 - P(hallucinated).
         context: The column with the context: texts, or lists of passages.
         question: The column with the question; a dataset need not have it.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
     def __init__(
@@ -32,8 +34,10 @@ class FaithfulnessReward:
         *,
         context: str = "context",
         question: str = "question",
+        on_language: str = WARN,
     ):
-        self._scorer, self.context, self.question = FaithfulnessScorer(checkpoint, threshold), context, question
+        self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
+        self.context, self.question = context, question
         self.__name__ = "faithfulness"  # in TRL's logs
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from faithkit.files.atomic import dumps
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_lines, parse_prediction, write_jsonl
 from faithkit.files.open_run import fixed_settings
 from faithkit.files.run_folder import RunFolder
+from faithkit.languages import ANY, find_other_language
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import HASH_BYTES, TestRows, hash_texts, read_origin, write_origin
@@ -49,9 +50,13 @@ class DetectorAnswerer:
     """Lets a detector take the place of an answerer: it judges the responses of the examples.
 
     In conversations with tools, rules mark the actions that no call does (`faithkit_workflows.detectors.actions`).
+
+    Args:
+        languages: Texts in others have their `language` in the prediction; by default none has.
     """
 
     detector: Detector
+    languages: tuple[str, ...] = (ANY,)
 
     def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
         """Judges the examples."""
@@ -60,6 +65,8 @@ class DetectorAnswerer:
             calls = example.meta.get(CALLS)
             if isinstance(calls, str):
                 prediction = add_actions(prediction, example.response, calls)
+            if language := find_other_language(example.response, example.knowledge, self.languages):
+                prediction = replace(prediction, language=language)
             predictions.append(prediction)
             if advance:
                 advance(1)

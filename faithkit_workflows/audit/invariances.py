@@ -1,4 +1,4 @@
-"""Changes that must not change a verdict: of the passages, of the spelling, and of how rows are asked for."""
+"""Changes that must not change a verdict: of passages, spelling, earlier turns, and of how rows are asked for."""
 
 import random
 import re
@@ -6,9 +6,10 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 from data_modules.negatives.make import verbatim_knowledge
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
 from faithkit.statistics.bootstrap import share
 from faithkit.statistics.metric import Metric
 from faithkit.words import sentences, unicode_words
@@ -21,6 +22,7 @@ SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, 
     *("same call again", "batch order", "batch size", "long context", "support at the end"),
     *("copied sentence before", "copied sentence behind"),
 )
+TURN, CLAIM = "earlier turn", "earlier claim"
 DESCRIPTIONS = {
     SHUFFLED: "when passages are shuffled",
     IRRELEVANT: "when an irrelevant passage is added",
@@ -35,10 +37,17 @@ DESCRIPTIONS = {
     LATE: "when the support moves to the end of a long context",
     BEFORE: "when a sentence copied from the context comes before the answer",
     BEHIND: "when a sentence copied from the context comes behind the answer",
+    TURN: "when an earlier turn of the assistant claims nothing",
+    CLAIM: "when an earlier turn of the assistant makes the same claim",
 }
 MOVED = 0.01  # least difference of two probabilities that counts
-VARIANTS = (SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND)
+VARIANTS = (
+    *(SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND),
+    *(TURN, CLAIM),
+)
+AFTER = {LATE: LONG, CLAIM: TURN}  # these are compared with another variant: the rest is the same
 MIN_COPIED = 80  # characters that are copied: more than a short input has
+QUESTION, NO_CLAIM = "What does the text say?", "Please ask me again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,7 @@ class Comparison:
 def make_variant(row: Example, name: str, others: Sequence[Document], *, long_words: int, seed: int) -> Example | None:
     """Makes the changed row; None where the change leaves it as it is."""
     rng = random.Random(f"{seed}|{name}|{row.id}")
-    known, passages, response = passages_of(row), list(passages_of(row)), row.response
+    known, passages, response, history = passages_of(row), list(passages_of(row)), row.response, row.history
     fillers = [
         passage for other in others if other.name != row.group for passage in other.passages if passage not in known
     ]
@@ -103,12 +112,14 @@ def make_variant(row: Example, name: str, others: Sequence[Document], *, long_wo
         while sum(len(one.split()) for one in kept) < long_words:
             kept.append(fillers[len(kept) % len(fillers)])
         passages = [*passages, *kept] if name == LONG else [*kept, *passages]
-    if name != AGAIN and (tuple(passages), response) == (known, row.response):
+    elif name in (TURN, CLAIM):  # the same question comes before and after the turn
+        asked = history or (Turn(speaker="user", text=QUESTION),)
+        history = (*asked, Turn(speaker="assistant", text=response if name == CLAIM else NO_CLAIM), asked[-1])
+    if name != AGAIN and (tuple(passages), response, history) == (known, row.response, row.history):
         return None
     meta = {**row.meta, PASSAGES: tuple(passages)}
-    return replace(
-        row, id=f"{name}/{row.id}", knowledge="\n\n".join(passages), response=response, spans=None, meta=meta
-    )
+    texts: dict[str, Any] = {"knowledge": "\n\n".join(passages), "response": response, "history": history}
+    return replace(row, id=f"{name}/{row.id}", **texts, spans=None, meta=meta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +173,8 @@ def compare_variants(
         answers |= asker.ask(made, name, batch_size=sizes.get(name))
         pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
     pairs[AGAIN] += pairs[twice]
-    pairs[LATE] = [(after.replace(LATE, LONG, 1), after) for _, after in pairs[LATE]]
+    for name, before in AFTER.items():
+        pairs[name] = [(after.replace(name, before, 1), after) for _, after in pairs[name]]
     compared = {
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None
     }

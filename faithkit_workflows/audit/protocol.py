@@ -22,6 +22,7 @@ from faithkit_workflows.audit.invariances import (
     AGAIN,
     BEFORE,
     BEHIND,
+    CLAIM,
     DESCRIPTIONS,
     LATE,
     LONG,
@@ -45,7 +46,7 @@ from faithkit_workflows.audit.measures import (
 from faithkit_workflows.audit.mutations import make_cases
 from faithkit_workflows.audit.target import Target
 
-VERSION = 2  # raised when the same detector can get another verdict
+VERSION = 3  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
 SMALLEST = 1e-9  # share of words that are not in the context: a single one is enough
 AGAINST_OVERLAP = {
@@ -58,6 +59,7 @@ SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as fa
 CONSTANT, LENGTH, OVERLAP, BLIND = "one verdict for all", "answer length", "word overlap", "blind to changes"
 UNSTABLE, BATCH, COPIES = "unstable", "batch", "copies"
 END_OF_CONTEXT, END_OF_ANSWER, DILUTED = "end of the context", "end of the answer", "dilution"
+TWO_HOPS, DISTRUST = "own claims as evidence", "own claims as errors"
 ALARMS, MARKS, CALIBRATION, THRESHOLD = "false alarms", "marks", "calibration", "threshold"
 BASELINE, FAILURES = "simple baseline", "no verdict"
 BY_PLACE = (SHUFFLED, REPEATED, LONG, LATE, BEFORE, BEHIND)  # these change where the context supports the answer
@@ -189,6 +191,12 @@ def _dependences(invariance: Invariance, *, is_late: bool) -> Iterator[Fault]:
     elif BEFORE in clear and is_alarmed == [False]:
         figure = f"{format_percent(clear.pop(BEFORE).changed)}% of labels change {DESCRIPTIONS[BEFORE]}"
         yield Fault(END_OF_ANSWER, f"It does not read the end of answers: {figure}.")
+    if CLAIM in clear:
+        one = clear.pop(CLAIM)
+        is_evidence = 2 * one.to_hallucinated <= len(one.examples)
+        text = "It takes earlier claims of the assistant as evidence" if is_evidence else "It distrusts repeated claims"
+        figure = f"{format_percent(one.changed)}% of labels change {DESCRIPTIONS[CLAIM]}"
+        yield Fault(TWO_HOPS if is_evidence else DISTRUST, f"{text}: {figure}.")
     for name, one in clear.items():
         yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
 

@@ -1,7 +1,8 @@
 """The audited detector: a checkpoint, a function, or a server, asked row by row with its failures counted.
 
-A function is named as `module:function`. It gets a list of rows, each a dict with `context`, `passages`, `question` and
-`answer`, and returns one value for each: P(hallucinated), a label, or a dict with `probability`, `label` and `spans`.
+A function is named as `module:function`. It gets a list of rows, each a dict with `context`, `passages`, `question`,
+`history` (the turns before the answer, dicts with `speaker` and `text`) and `answer`. It returns one value for each:
+P(hallucinated), a label, or a dict with `probability`, `label` and `spans`.
 """
 
 import json
@@ -13,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,7 @@ class FunctionTarget:
                 "context": "\n\n".join(passages_of(row)),
                 "passages": list(passages_of(row)),
                 "question": question_of(row),
+                "history": [asdict(turn) for turn in row.history],
                 "answer": row.response,
             }
             for row in rows

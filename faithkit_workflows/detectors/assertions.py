@@ -15,6 +15,14 @@ from faithkit.arguments import ManyResponses, OneResponse, is_list, read_columns
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence, describe_mark
+from faithkit.languages import (
+    IGNORE,
+    ON_LANGUAGE,
+    WARN,
+    find_other_language,
+    languages_of,
+    report_other_languages,
+)
 from faithkit.records import (
     FAITHFUL,
     HALLUCINATED,
@@ -44,6 +52,7 @@ def check(
     question: str | None = None,
     by: Any = DEFAULT,
     threshold: float | None = None,
+    on_language: str = WARN,
 ) -> Prediction: ...
 @overload
 def check(
@@ -54,14 +63,24 @@ def check(
     question: Iterable[str | None] | None = None,
     by: Any = DEFAULT,
     threshold: float | None = None,
+    on_language: str = WARN,
 ) -> list[Prediction]: ...
 @overload
-def check(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[OneResponse]) -> Prediction: ...
-@overload
-def check(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[ManyResponses]) -> list[Prediction]: ...
+def check(
+    *, by: Any = DEFAULT, threshold: float | None = None, on_language: str = WARN, **names: Unpack[OneResponse]
+) -> Prediction: ...
 @overload
 def check(
-    *, messages: Sequence[Any], evidence: Sequence[str] = (TOOLS,), by: Any = DEFAULT, threshold: float | None = None
+    *, by: Any = DEFAULT, threshold: float | None = None, on_language: str = WARN, **names: Unpack[ManyResponses]
+) -> list[Prediction]: ...
+@overload
+def check(
+    *,
+    messages: Sequence[Any],
+    evidence: Sequence[str] = (TOOLS,),
+    by: Any = DEFAULT,
+    threshold: float | None = None,
+    on_language: str = WARN,
 ) -> list[Prediction]: ...
 @arguments.explain_overloads
 def check(
@@ -73,6 +92,7 @@ def check(
     evidence: Sequence[str] = (TOOLS,),
     by: Any = DEFAULT,
     threshold: float | None = None,
+    on_language: str = WARN,
 ) -> Any:
     """Checks one response, a list of responses, or a conversation, with a detector that is loaded once per process.
 
@@ -89,6 +109,8 @@ def check(
         evidence: What the turns of a conversation must rest on: tools, user, system.
         by: A checkpoint of a detector, or a loaded detector. The default needs no training.
         threshold: Probability from which a response is labelled hallucinated; None takes the detector's threshold.
+        on_language: Of texts in a language that the detector does not read: warn, stop or ignore. The results of these
+            have their `language`.
 
     Returns:
         The result, or a list of results: a label, a probability, and spans with their evidence if the detector marks
@@ -98,6 +120,7 @@ def check(
         UserError: There is no such detector, or an argument is not a text.
     """
     threshold = arguments.read_probability("threshold", threshold)
+    arguments.read_choice("on_language", on_language, ON_LANGUAGE)
     if messages is not None:
         if not (knowledge is None and response is None and history is None):
             raise UserError("check: messages take the place of context, answer and history", hint="leave these out")
@@ -108,13 +131,13 @@ def check(
             turns = read_conversation(row, ReadReport("stop", "", evidence=tuple(evidence)))
         except BadRow as error:
             raise UserError(str(error), place="messages", hint=error.hint) from error
-        return judge_turns(turns, by=by, threshold=threshold)
+        return judge_turns(turns, by=by, threshold=threshold, on_language=on_language)
     for name, value in (("knowledge", knowledge), ("response", response)):
         if value is None:
             names = "knowledge, response, history, by, threshold; or messages"
             raise UserError(f"check: missing a required argument: {name!r}", hint=f"it takes {names}")
     knowledge, response = _as_lists(knowledge), _as_lists(response)
-    found = _judge(find_detector(by), knowledge, response, history, threshold)
+    found = _judge(find_detector(by), knowledge, response, history, threshold, on_language)
     is_single = isinstance(response, str)
     rows = [(found, knowledge, response)] if is_single else zip(found, knowledge, response, strict=True)
     results = [_complete(*row, threshold) for row in rows]
@@ -122,13 +145,18 @@ def check(
 
 
 def judge_turns(
-    turns: Sequence[Mapping[str, Any]], *, by: Any = DEFAULT, threshold: float | None = None
+    turns: Sequence[Mapping[str, Any]],
+    *,
+    by: Any = DEFAULT,
+    threshold: float | None = None,
+    on_language: str = WARN,
 ) -> list[Prediction]:
     """Judges turns of conversations, rows of `expand_conversations`, and the actions that they claim."""
     if not turns:
         return []
     columns = {name: [turn[name] for turn in turns] for name in ("context", "answer", "question")}
-    found = check(columns["context"], columns["answer"], question=columns["question"], by=by, threshold=threshold)
+    texts = (columns["context"], columns["answer"])
+    found = check(*texts, question=columns["question"], by=by, threshold=threshold, on_language=on_language)
     return [
         replace(add_actions(each, turn["answer"], turn[CALLS]), id=turn["id"])
         for each, turn in zip(found, turns, strict=True)
@@ -261,8 +289,25 @@ def find_detector(by: Any) -> Any:
     return detector
 
 
-def _judge(detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None) -> Any:
-    """Returns the detector's result for a response, or a list of results."""
+def _judge(
+    detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None, on_language: str = WARN
+) -> Any:
+    """Returns the detector's result for a response, or a list of results; warns of languages that it does not read."""
+    found = _predict(detector, knowledge, response, history, threshold)
+    if on_language == IGNORE:
+        return found
+    is_single, languages = isinstance(response, str), languages_of(detector)
+    contexts = knowledge if is_list(knowledge) and not is_single else [knowledge] * (1 if is_single else len(response))
+    texts = [join_passages(read_passages("knowledge", one)) if one is not None else "" for one in contexts]
+    rows = zip([response] if is_single else response, texts, strict=True)
+    others = [find_other_language(*row, languages) for row in rows]
+    report_other_languages(others, languages, on_language)
+    if is_single:
+        return replace(found, language=others[0])
+    return [replace(one, language=language) for one, language in zip(found, others, strict=True)]
+
+
+def _predict(detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None) -> Any:
     if method := next((name for name in METHODS if hasattr(detector, name)), None):
         options = {} if threshold is None or method == "judge" else {"threshold": threshold}
         return getattr(detector, method)(knowledge, response, history, **options)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from faithkit.calibration.thresholds import apply_temperature, choose_threshold, logit
 from faithkit.detector import Detector
 from faithkit.errors import UserError
+from faithkit.languages import ANY, languages_of
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 GIVEN = "as given"
@@ -96,6 +97,14 @@ class Cascade:
             return cls(cheap, expensive, choose_band_by_budget(predictions, budget))
         assert precision is not None
         return cls(cheap, expensive, choose_band_by_precision(examples, predictions, precision))
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that both detectors read."""
+        cheap, expensive = languages_of(self.cheap), languages_of(self.expensive)
+        if ANY in cheap or ANY in expensive:
+            return expensive if ANY in cheap else cheap
+        return tuple(code for code in cheap if code in expensive)
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example, in their order."""

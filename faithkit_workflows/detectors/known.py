@@ -62,6 +62,12 @@ class KnownLoader:
             UserError: It cannot be found or loaded.
         """
         known = known_detectors()[name]
+        detector: Any = cls._load(known, path, precision, batch_tokens)
+        detector.languages = tuple(known.languages)
+        return detector
+
+    @classmethod
+    def _load(cls, known: KnownDetector, path: str, precision: str, batch_tokens: int | None) -> Detector:
         if isinstance(known, KnownLanguageModel):
             if path.startswith(SERVERS):
                 url, model = urldefrag(path)
@@ -72,7 +78,8 @@ class KnownLoader:
             else:
                 engine = load_local(find_source(known, path), LocalOptions(precision=precision))
         elif path.startswith(SERVERS):
-            problem, hint = f"{name} does not run on a server", f"checkpoint={name}, or checkpoint={name}:FOLDER"
+            problem = f"{known.name} does not run on a server"
+            hint = f"checkpoint={known.name}, or checkpoint={known.name}:FOLDER"
             raise UserError(problem, place=path, hint=hint)
         else:
             source = find_source(known, path)

@@ -66,7 +66,7 @@ DESCRIPTION = """Is a response supported by its context, and which parts are not
 Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
 CHECK_CODES = (
     *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
-    *("loading", "queue_full", "timeout", "no_verdict"),
+    *("loading", "queue_full", "timeout", "no_verdict", "language_not_read"),
 )
 
 

@@ -212,6 +212,7 @@ class JobRunner:
                 "on_bad_row": "skip",
                 "save_every_num_rows": SAVED_ROWS,
                 "threshold": settings.threshold,
+                "on_language": settings.on_language,
             }
             arguments = [
                 f"{key}={value if isinstance(value, int | float) else quote_override(str(value))}"

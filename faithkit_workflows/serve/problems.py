@@ -22,6 +22,7 @@ STATUSES = {
     "encoded_body": 415,
     "wrong_content_type": 415,
     "invalid_request": 422,
+    "language_not_read": 422,
     "row_too_large": 422,
     "threshold_not_supported": 422,
     "too_many_rows": 422,

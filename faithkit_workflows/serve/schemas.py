@@ -11,9 +11,11 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    SerializerFunctionWrapHandler,
     StringConstraints,
     Tag,
     create_model,
+    model_serializer,
     model_validator,
 )
 
@@ -186,6 +188,17 @@ class CheckResult(BaseModel):
     probability: float | None = Field(description="P(hallucinated); null where the model gives none.")
     threshold: float | None = Field(description="From which the label is hallucinated; null where there is none.")
     spans: list[MarkedSpan]
+    language: str | None = Field(
+        default=None,
+        description="Only where the model does not read the text's language: its ISO 639 code, or und- and its script.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, write: SerializerFunctionWrapHandler):  # a type here would take the place of the schema
+        found = write(self)
+        if self.language is None:
+            found.pop("language", None)
+        return found
 
 
 class OneReply(CheckResult):

@@ -10,6 +10,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence
+from faithkit.languages import IGNORE, STOP, WARN, find_other_language, languages_of
 from faithkit.records import Example, join_passages, number_passages
 from faithkit_workflows.serve.problems import Problem
 from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Row, SpanEvidence
@@ -39,6 +40,7 @@ class ServedModel:
         self.name, self.checkpoint, self._config = name, checkpoint, config
         self._detector: Any = None
         self._lock = threading.Lock()
+        self._found = set[str]()  # languages that were logged
         self.problem: str | None = None  # why it cannot be loaded
         self.threshold_text: str | None = None
         self.created = int(time.time())
@@ -76,8 +78,20 @@ class ServedModel:
     def judge(self, asked: Sequence[Asked]) -> list[CheckResult | Exception]:
         """Judges a batch; where it fails, each row alone, so that others do not fail with it."""
         detector, found = self._detector, dict[int, CheckResult | Exception]()
+        on_language, languages = self._config.get("on_language", WARN), languages_of(detector)
+        others = dict[int, str]()
+        for place, one in enumerate(asked if on_language != IGNORE else ()):
+            if language := find_other_language(one.row.response, one.example.knowledge, languages):
+                others[place] = language
+                if on_language == STOP:
+                    reason, help_ = f"this model does not read {language}", f"send texts in {', '.join(languages)}"
+                    found[place] = Problem("language_not_read", reason, help_, field="response")
+        if new := set(others.values()) - self._found:
+            self._found |= new
+            listed = ", ".join(sorted(new))
+            log.warning("model %s is asked about texts in a language that it does not read: %s", self.name, listed)
         for threshold in dict.fromkeys(one.row.threshold for one in asked):
-            places = [place for place, one in enumerate(asked) if one.row.threshold == threshold]
+            places = [n for n, one in enumerate(asked) if one.row.threshold == threshold and n not in found]
             judge, reason = detector, ""
             if threshold is not None and not hasattr(detector, "set_threshold"):
                 reason = "this model has no threshold"
@@ -92,6 +106,9 @@ class ServedModel:
                 found |= dict.fromkeys(places, problem)
                 continue
             found |= zip(places, _judge_each(judge, [asked[place] for place in places]), strict=True)
+        for place, language in others.items():
+            if isinstance(result := found[place], CheckResult):
+                result.language = language
         return [found[place] for place in range(len(asked))]
 
 

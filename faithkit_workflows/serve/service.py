@@ -29,7 +29,7 @@ class Service:
         self.limiter = RateLimiter(settings.rows_per_minute)
         self.keys: Mapping[str, str] = {}
         self.is_draining = False
-        config = {name: getattr(settings, name) for name in ("threshold", "precision", "labels")}
+        config = {name: getattr(settings, name) for name in ("threshold", "precision", "labels", "on_language")}
         self.models = {
             name: ServedModel(name, checkpoint, config) for name, checkpoint in settings.checkpoints().items()
         }

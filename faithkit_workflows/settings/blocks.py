@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 from data_modules.data_options import NEGATIVE_KINDS, NUM_BUFFER_ROWS, NUM_READERS, ROWS, SPLIT_BY
 from data_modules.reading.dataset import SPLITS
 from faithkit.detector import DETECTORS
+from faithkit.languages import ON_LANGUAGE
 from faithkit.records import LABELS
 from faithkit.settings import types
 from faithkit.settings.check import ScriptSettings
@@ -60,6 +61,7 @@ MaxWindows = Annotated[
 Names = Annotated[list[types.Text] | None, types.Hint("use a list of names, [high-overlap,entailed], or null")]
 BestOf = Annotated[int, types.Range(ge=1, le=10_000)]
 NumRows = Annotated[types.Count | None, types.OrNull("for all")]
+OnLanguage = Annotated[str, types.OneOf(ON_LANGUAGE)]
 OnBadRow = Annotated[str, types.OneOf(("stop", "skip"))]
 Split = Annotated[types.Text | None, types.OrNull("for the official ones")]
 Resamples = Annotated[int, types.Range(ge=1, le=10**6)]

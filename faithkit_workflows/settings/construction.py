@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from construction.chain.replies import ENGLISH, INDUCED_KINDS
+from construction.chain.replies import INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.choices import ORIGINAL, SAMPLING_RULES, UNANSWERABLE
@@ -14,6 +14,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
+from faithkit.languages import ENGLISH
 from faithkit.packages import NEEDS, missing
 from faithkit.records import HALLUCINATED
 from faithkit.settings import types

@@ -12,6 +12,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import VLLM
+from faithkit.languages import WARN
 from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
@@ -178,6 +179,7 @@ class ScoreSettings(blocks.RunScript):
     save_texts: types.Switch = True
     threshold: types.Share | None = None
     aim: Annotated[str | None, types.OneOf(("balanced", "recall", "precision", None))] = None
+    on_language: blocks.OnLanguage = WARN
     abstain_at: types.Share | None = None
     fail_over: types.Share | None = None
     num_resamples: blocks.Resamples
@@ -193,7 +195,7 @@ class ScoreSettings(blocks.RunScript):
     )
     ineffective = (
         Ineffective(
-            ("on_bad_row", "save_texts"),
+            ("on_bad_row", "save_texts", "on_language"),
             "with engine=ray, which puts bad rows aside and keeps no predictions file",
             lambda s: s.engine.name == engines.RAY,
         ),

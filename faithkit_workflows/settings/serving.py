@@ -9,6 +9,7 @@ from pydantic import Field
 
 from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
+from faithkit.languages import WARN
 from faithkit.settings import types
 from faithkit_workflows.settings import blocks, engines
 
@@ -30,6 +31,7 @@ class ServeSettings(blocks.Script):
     threshold: types.Share | None = None
     precision: blocks.DetectorPrecision
     labels: blocks.ClassLabels = None
+    on_language: blocks.OnLanguage = WARN
     host: types.Text
     port: Annotated[int, Field(ge=0, le=65535), types.Hint("use a port from 1 to 65535, or 0 for a free one")]
     workers: types.Count | None

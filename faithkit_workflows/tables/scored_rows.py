@@ -26,7 +26,7 @@ from faithkit.records import Example, Prediction, split_passages
 from faithkit_workflows.tables.user_table import UserTable
 
 ADDED = VERDICT
-ANSWER = "response"
+ANSWER, LANGUAGE = "response", "language"
 Count = Callable[[Mapping[str, Any], Example | None, Prediction | None], object]
 BATCH = 1024  # rows of Parquet that are written together
 OUTPUT_RECORD = "output.json"  # in the run's folder: the path, size and time of the output file that the run wrote
@@ -50,7 +50,8 @@ def write_scored(
     Args:
         predictions: Of the rows that can be judged, in their order.
         count: Is called with each row, its example and its prediction.
-        added: Columns that are added; with ANSWER the predictions are answers, and the spans refer to them.
+        added: Columns that are added; with ANSWER the predictions are answers, and the spans refer to them. With
+            LANGUAGE a row has its language where the detector does not read it.
         escape_formulas: Writes an apostrophe before a cell of CSV or TSV that a spreadsheet would take for a formula.
     """
     every = names_added(rows, added)
@@ -80,9 +81,10 @@ def write_scored(
 
 
 def names_added(rows: UserTable, added: Sequence[str] = ADDED) -> dict[str, str]:
-    """Returns the names of the added columns; the answer's column is renamed independently of the verdicts'."""
-    verdict = [name for name in added if name != ANSWER]
-    return {**added_names(rows.kinds, [ANSWER]), **added_names(rows.kinds, verdict)}
+    """Returns the names of the added columns; those of answer and language are renamed independently of the verdict."""
+    verdict = [name for name in added if name not in (ANSWER, LANGUAGE)]
+    groups = ([ANSWER], verdict, [LANGUAGE])
+    return {name: new for group in groups for name, new in added_names(rows.kinds, group).items()}
 
 
 def print_renamed_columns(names: Mapping[str, str]) -> None:
@@ -124,6 +126,7 @@ def _add_verdicts(
                 for s in add_evidence(prediction, split_passages(example.knowledge), text).spans
             ]
             found = {ANSWER: text, "label": prediction.label, "probability": prediction.score, "spans": spans}
+            found[LANGUAGE] = prediction.language
         yield {**row, **{column: found.get(name) for name, column in names.items()}}
 
 
@@ -204,6 +207,7 @@ def scored_schema(rows: UserTable, added: Sequence[str] = ADDED) -> Any:
     places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
     spans = pa.list_(pa.struct([*places, ("score", pa.float64()), ("reason", pa.string()), ("evidence", pa.string())]))
     types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
+    types[LANGUAGE] = pa.string()
     return pa.schema([*existing, *(pa.field(names[name], types[name]) for name in added)])
 
 

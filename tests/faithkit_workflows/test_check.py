@@ -87,3 +87,16 @@ def test_a_wrong_command_is_explained(
 ) -> None:
     assert run(*arguments) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_text_in_another_language_is_named_refused_or_ignored(
+    run: Run, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("de.txt").write_text("Die Tasche ist rot, und sie ist nicht neu, aber sie ist von einem Designer.")
+    given = ("--context", "de.txt", "--checkpoint", MARKING, "Sie ist blau.", "--json")
+    assert run(*given) == 0 and json.loads(capsys.readouterr().out)["language"] == "de"
+    assert "does not read: de; it reads en" in caplog.text
+    assert run(*given, "--on-language", "ignore") == 0 and "language" not in json.loads(capsys.readouterr().out)
+    assert run(*given, "on_language=stop") == 2 and "on_language=warn" in capsys.readouterr().err
+    assert run("--context", "bag.txt", "--checkpoint", MARKING, ANSWER, "--json") == 0
+    assert "language" not in json.loads(capsys.readouterr().out)

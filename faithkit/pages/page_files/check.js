@@ -43,7 +43,8 @@ function showVerdict(verdict, body, seconds) {
   element("label").className = `badge ${{ faithful: "right", unsure: "unsure" }[verdict.verdict] ?? "wrong"}`;
   setText("label", verdict.verdict);
   setText("probability", verdict.probability === null ? "–" : verdict.probability.toFixed(3));
-  setText("seconds", `· ${verdict.model} · ${(1000 * seconds).toFixed(0)} ms`);
+  const language = verdict.language ? ` · the model does not read this language: ${verdict.language}` : "";
+  setText("seconds", `· ${verdict.model} · ${(1000 * seconds).toFixed(0)} ms${language}`);
   element("bar").style.setProperty("width", `${100 * (verdict.probability ?? 0)}%`);
   element("threshold-row").hidden = element("reset").hidden = verdict.threshold === null;
   if (!("threshold" in body) && verdict.threshold !== null) { // else the reader is moving it

@@ -104,6 +104,24 @@ def with_chance(rows: Rows) -> list[float]:
     return [min(1.0, _unsupported(row["context"], row["answer"]) * 0.9 + CHANCE.random() * 0.1) for row in rows]
 
 
+def reading_history(rows: Rows) -> list[float]:
+    """Takes earlier turns as evidence."""
+    known = [[row["context"], *(turn["text"] for turn in row["history"])] for row in rows]
+    return [_unsupported("\n".join(texts), row["answer"]) for texts, row in zip(known, rows, strict=True)]
+
+
+def distrusting(rows: Rows) -> list[float]:
+    """Calls whatever the assistant repeats hallucinated."""
+    repeats = [any(turn["text"] == row["answer"] for turn in row["history"]) for row in rows]
+    return [max(score, float(is_said)) for score, is_said in zip(good(rows), repeats, strict=True)]
+
+
+def disturbed_by_turns(rows: Rows) -> list[float]:
+    """Calls answers faithful after any turn of the assistant."""
+    spoken = [any(turn["speaker"] == "assistant" for turn in row["history"]) for row in rows]
+    return [0.0 if has_spoken else score for score, has_spoken in zip(good(rows), spoken, strict=True)]
+
+
 def marking(rows: Rows) -> list[dict[str, Any]]:
     """Marks the last word of whatever it calls hallucinated, which is rarely the change."""
     found = []

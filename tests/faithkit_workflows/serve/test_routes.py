@@ -65,6 +65,14 @@ def test_rows_of_one_request_keep_their_order_and_thresholds(server: RunningServ
     assert low["probability"] == high["probability"] == plain["probability"] != other["probability"]
 
 
+def test_a_row_in_another_language_has_the_language(server: RunningServer) -> None:
+    german = {"knowledge": "Die Garantie gilt für zwei Jahre, und der Filter ist nicht dabei.", "response": "Drei."}
+    status, _, found = server.reply("/v1/check", {"rows": [german, ROW]})
+    assert status == 200 and found["verdicts"][0]["language"] == "de" and "language" not in found["verdicts"][1]
+    assert server.reply("/v1/check", german)[2]["language"] == "de"
+    assert "language" not in server.reply("/v1/check", ROW)[2]
+
+
 def test_spans_name_the_passage_of_their_evidence_by_its_id(server: RunningServer) -> None:
     texts = {"leaflet": "Adults take 20 mg.", "card": "Hello. The warranty lasts 24 months."}
     passages = [{"id": name, "text": text} for name, text in texts.items()]
