@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from data_modules.reading.conversations import CALLS, NO_EVIDENCE, TOOLS, read_turns
+from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_turns
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as RawRow
 from faithkit.records import Example, Turn
@@ -165,7 +165,7 @@ class CheckConversation(OwnRequest):
         description="Messages of OpenAI, Anthropic, LangChain and others, the oldest first."
     )
     evidence: Annotated[list[Literal["tools", "system", "user"]], Field(min_length=1, max_length=3)] = Field(
-        default=[TOOLS], description="What turns must rest on."
+        default=["tools"], description="What turns must rest on."
     )
     threshold: Probability | None = Field(default=None, description="As of a row.")
     model: String | None = Field(default=None, description="A name of /v1/models; null: the first.")
@@ -219,8 +219,10 @@ def limit_rows(max_rows: int) -> Any:
 
     rows: Any = (Annotated[list[Row], Field(min_length=1, max_length=max_rows, fail_fast=True)], ...)
     limited = create_model("CheckMany", __base__=CheckMany, __doc__=CheckMany.__doc__, rows=rows)
-    members = Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)]
-    return Annotated[members | Annotated[CheckConversation, Tag(CONVERSATION)], Discriminator(choose)]
+    return Annotated[
+        Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)] | Annotated[CheckConversation, Tag(CONVERSATION)],
+        Discriminator(choose),
+    ]
 
 
 class SpanEvidence(BaseModel):
