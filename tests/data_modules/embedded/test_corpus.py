@@ -141,7 +141,7 @@ ROWS = {"train": 48, "validation": 24, "test": 36}
 UNJUDGED = ("wow", "weak_wow", "cmu_dog", "topical_chat")
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"embedded", "everyday"}))
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"embedded", "everyday", "agents"}))
 def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(name: str) -> None:
     source = build_source(name, "embedded", embedded_rows=ROWS)
     labels = set()
