@@ -11,10 +11,11 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 
 def read_turn(row: Mapping[str, Any]) -> AgentTurn | None:
     """Returns the place of a row of `expand_conversations` in its conversation; None for a row of another table."""
-    calls, sources = parse_calls(row.get(CALLS)), row.get("sources")
-    if calls is None or not isinstance(sources, list) or not isinstance(row.get("turn"), int):
+    calls, texts = parse_calls(row.get(CALLS)), [row.get("sources"), row.get("context")]
+    has_texts = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in texts)
+    if calls is None or not has_texts or not isinstance(row.get("turn"), int):
         return None
-    return AgentTurn(conversation=str(row.get("conversation")), number=row["turn"], sources=sources, calls=calls)
+    return AgentTurn(conversation=str(row.get("conversation")), number=row["turn"], sources=row["sources"], calls=calls)
 
 
 class ConversationCounter:
