@@ -32,6 +32,7 @@ from faithkit.records import passage_text
 TOOLS, SYSTEM, USER, ASSISTANT, TOOL = "tools", "system", "user", "assistant", "tool"
 EVIDENCE = (TOOLS, SYSTEM, USER)
 MAX_CALLS, MAX_RESULT = 100, 2_000  # calls that a turn keeps, and characters of the result of each
+MAX_NAME, MAX_ARGUMENTS = 200, 4_000  # characters of a call: of long arguments the begin and the end
 MAX_EVIDENCE = 200_000  # characters of a turn's context: the latest results count
 _ROLES = {
     **dict.fromkeys(("assistant", "ai", "model", "gpt", "AIMessage", "AIMessageChunk"), ASSISTANT),
@@ -83,6 +84,7 @@ class Message:
     name: str = ""  # of the tool
     failed: bool = False
     unread: int = 0  # images, sounds and files
+    number: int = 0  # in the conversation, from 1
 
 
 def is_conversation(values: Mapping[str, Any]) -> bool:
@@ -99,8 +101,8 @@ def is_event(values: Mapping[str, Any]) -> bool:
 def expand_conversations(rows: Iterator[Row], report: ReadReport) -> Iterator[Row]:
     """Yields a row for each turn of the assistant; the rows of other tables are yielded unchanged.
 
-    A row has id, conversation, turn, context (a list of passages), sources (the tool of each), question, answer, and
-    calls: what the assistant had called before, as JSON.
+    A row has id, conversation, turn, message (its number), context (a list of passages), sources (the tool of each),
+    question, answer, and calls: what the assistant had called before, as JSON.
 
     Raises:
         UserError: A row is wrong, and `report` does not skip it.
@@ -155,8 +157,11 @@ def read_conversation_file(path: Path) -> tuple[list[dict[str, Any]], list[str]]
     return turns, [f"{number:,} {outcome}" for outcome, number in report.counts.items()]
 
 
-def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
+def read_turns(row: Row, report: ReadReport, max_turns: int | None = None) -> list[dict[str, Any]]:
     """Returns the values of each turn of a conversation that has evidence; `report` counts what is left out.
+
+    Args:
+        max_turns: The rest of the conversation is left out after so many.
 
     Raises:
         BadRow: A message is malformed.
@@ -187,13 +192,19 @@ def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
             report.count("texts before a call, not judged")
         elif message.text.strip():
             turns += 1
-            check_text(message.text, f"message {place + 1}")
             if not passages:
                 report.count(NO_EVIDENCE)
                 continue
             kept = _latest(list(passages.values()))
             done = [
-                {"name": c.name, "arguments": c.arguments, "failed": c.failed, "result": c.result[:MAX_RESULT]}
+                {
+                    "name": c.name[:MAX_NAME],
+                    "arguments": c.arguments
+                    if len(c.arguments) <= MAX_ARGUMENTS
+                    else f"{c.arguments[: MAX_ARGUMENTS // 2]} ... {c.arguments[-MAX_ARGUMENTS // 2 :]}",
+                    "failed": c.failed,
+                    "result": c.result[:MAX_RESULT],
+                }
                 for c in list(calls.values())[-MAX_CALLS:]
             ]
             found.append(
@@ -201,6 +212,7 @@ def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
                     "id": f"{name}/{turns}",
                     "conversation": name,
                     "turn": turns,
+                    "message": message.number,
                     "context": [text for _, text in kept],
                     "sources": [source for source, _ in kept],
                     "question": question,
@@ -208,9 +220,27 @@ def read_turns(row: Row, report: ReadReport) -> list[dict[str, Any]]:
                     CALLS: json.dumps(done, ensure_ascii=False),
                 }
             )
+            if len(found) == max_turns:
+                break
     if not turns:
         report.count("conversations without a text of the assistant")
     return found
+
+
+def parse_calls(text: Any) -> list[Mapping[str, Any]] | None:
+    """Reads the column `calls` of a turn; None for anything else, such as a column of this name in another table."""
+    if not isinstance(text, str) or not text.startswith("["):
+        return None
+    try:
+        calls = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    kinds = {"name": str, "arguments": str, "failed": bool, "result": str}
+    is_made = all(
+        isinstance(call, Mapping) and all(isinstance(call.get(name), kind) for name, kind in kinds.items())
+        for call in calls
+    )
+    return calls if is_made else None
 
 
 def _describe(report: ReadReport) -> str:
@@ -219,7 +249,8 @@ def _describe(report: ReadReport) -> str:
 
 
 def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Returns the last passages, at most `MAX_EVIDENCE` characters of them, and always one."""
+    """Returns the last distinct passages, at most `MAX_EVIDENCE` characters of them, and always one."""
+    passages = [(source, text) for text, source in {text: source for source, text in passages}.items()]
     room, kept = MAX_EVIDENCE, len(passages)
     while kept and (room := room - len(passages[kept - 1][1])) >= 0:
         kept -= 1
@@ -272,6 +303,7 @@ def _join_events(rows: Iterable[Row]) -> Iterator[Row]:
 def _read_messages(values: Mapping[str, Any]) -> Iterator[Message]:
     attributes = _span_attributes(values)
     if attributes:
+        begin = 0
         for name in ("gen_ai.system_instructions", _INPUT, _OUTPUT):
             listed = attributes.get(name)
             if isinstance(listed, str):
@@ -281,7 +313,8 @@ def _read_messages(values: Mapping[str, Any]) -> Iterator[Message]:
                     raise BadRow(f"{name} is no JSON") from error
             if name == "gen_ai.system_instructions" and listed:
                 listed = [{"role": SYSTEM, "parts": listed}]
-            yield from _read_list(listed or [], name)
+            yield from _read_list(listed or [], name, begin)
+            begin += len(listed or [])
         return
     name = next((name for name in _LISTS if isinstance(values.get(name), list)), "")
     if not name:
@@ -289,14 +322,20 @@ def _read_messages(values: Mapping[str, Any]) -> Iterator[Message]:
     yield from _read_list(values[name], name)
 
 
-def _read_list(messages: Any, name: str) -> Iterator[Message]:
+def _read_list(messages: Any, name: str, begin: int = 0) -> Iterator[Message]:
     if not isinstance(messages, list):
         raise BadRow(f"{name} must be a list of messages, got {shorten(messages)}")
-    for number, message in enumerate(messages, start=1):
+    for number, message in enumerate(messages, start=begin + 1):
         try:
-            yield from read_message(message)
+            for one in read_message(message):
+                parts = (part for call in one.calls for part in (call.id, call.name, call.arguments))
+                for text in (one.text, one.name, one.answers, *parts):
+                    check_text(text, "text", empty_ok=True)
+                yield replace(one, number=number)
         except BadRow as error:
             raise error.within(f"message {number}") from error
+        except RecursionError as error:
+            raise BadRow(f"message {number} is nested too deeply", hint="give the result as a text") from error
 
 
 def read_message(message: Any) -> Iterator[Message]:
@@ -309,13 +348,14 @@ def read_message(message: Any) -> Iterator[Message]:
         raise BadRow(f"must be an object with role and content, got {shorten(message)}")
     role = message.get("role", message.get("type", message.get("from")))
     if _is_constructor(message):  # as LangChain's dumpd writes it
-        role, message = (message.get("id") or [""])[-1], message["kwargs"]
+        names, message = message.get("id"), message["kwargs"]
+        role = names[-1] if isinstance(names, list) and names else None
     elif isinstance(message.get("data"), Mapping):
         message = message["data"]
     if role in (*_RESULT_PARTS, *_CALL_PARTS):
         yield from _read_parts(ASSISTANT, [{**message, "type": role}])
         return
-    if role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         raise BadRow(f"unknown role {shorten(role)}", hint=f"roles are {', '.join(sorted(set(_ROLES.values())))}")
     role = _ROLES[role]
     content = message.get("content", message.get("parts", message.get("value")))

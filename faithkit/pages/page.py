@@ -17,6 +17,7 @@ from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_metrics import check_spans
 from faithkit.pages.page_parts import (
+    AgentTurn,
     Fact,
     answer_blocks,
     gold_label,
@@ -37,6 +38,7 @@ class AnswerSet:
         tables: The first is shown, the others are folded away.
         notes: Lines behind the tables, such as where the predictions are from.
         by: Columns that rows can be filtered by: the value of each row, by id.
+        turns: The place of an answer in a conversation, by id: those of a conversation are shown together.
     """
 
     name: str
@@ -45,6 +47,7 @@ class AnswerSet:
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    turns: Mapping[str, AgentTurn] = field(default_factory=dict)
 
 
 def write_page(
@@ -96,7 +99,7 @@ def write_page(
                 for example, prediction in pairs
             ]
         rows = [(example, [prediction], texts) for example, prediction in pairs]
-        blocks |= answer_blocks(place, rows, facts)
+        blocks |= answer_blocks(place, rows, facts, one.turns)
         described.append(describe_set(one.name, [one.name], facts))
     examples = [example for one in answered for example in one.examples]
     has_spans = any(e.spans for e in examples) or any(p.spans for one in answered for p in one.predictions.values())

@@ -18,7 +18,7 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
 from faithkit.pages.page_tables import escape_terminal, table_caption, table_cells, table_title
-from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Evidence, Example, Prediction, Span
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,6 +43,22 @@ class Fact:
     of: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTurn:
+    """Where an answer is in a conversation with tools.
+
+    Args:
+        number: Among the assistant's answers, from 1.
+        sources: The tool of each passage of the context; or document, user, system.
+        calls: What the assistant had called before: name, arguments, failed and result of each.
+    """
+
+    conversation: str
+    number: int
+    sources: Sequence[str]
+    calls: Sequence[Mapping[str, Any]]
+
+
 def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
     """Cuts the text into pieces, each covered by the same spans of each layer; joined, they are the text again."""
     inner = (end for spans in layers for span in spans if span.start < span.end for end in (span.start, span.end))
@@ -55,13 +71,20 @@ def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
 
 
 def build_row(
-    example: Example, predictions: Sequence[Prediction | None], context: int | None, facts: Sequence[Fact] = ()
+    example: Example,
+    predictions: Sequence[Prediction | None],
+    context: int | None,
+    facts: Sequence[Fact] = (),
+    turn: AgentTurn | None = None,
+    calls: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Builds the page's data of one answer.
 
     Args:
         predictions: What each system says; None if it has no prediction of this row.
         context: The place of its knowledge among the contexts; None if the texts are not there.
+        turn: Its place in a conversation.
+        calls: The places of the turn's calls among the calls.
     """
     gold = _nonempty_spans(example.spans)
     called: list[list[Span]] = []
@@ -92,13 +115,16 @@ def build_row(
             for span in gold
         ],
         "said": [
-            None if one is None else _verdict_data(example, one, spans, gold)
+            None if one is None else _verdict_data(example, one, spans, gold, turn.sources if turn else ())
             for one, spans in zip(predictions, called, strict=True)
         ],
+        **({"turn": [turn.conversation, turn.number, calls]} if turn else {}),
     }
 
 
-def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
+def _verdict_data(
+    example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span], sources: Sequence[str]
+) -> list[Any]:
     """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
     kinds, has_text = span_kinds(example, prediction), bool(example.response)
     verdict: list[Any] = [
@@ -112,12 +138,19 @@ def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span
             span.label,
             round_score(span.score),
             None if example.spans is None else round_score(_covered_share(span, gold)),
-            *([f"{span.evidence.reason}: “{span.evidence.text}”"] if has_text and span.evidence else []),
+            *(_evidence_data(span.evidence, sources) if has_text and span.evidence else []),
         ]
         for span in spans
     ]
     text = prediction.text if prediction.text != example.response else ""
     return [*verdict, marks, text] if text else [*verdict, marks] if marks else verdict
+
+
+def _evidence_data(evidence: Evidence, sources: Sequence[str]) -> list[str]:
+    """The reason of a mark, the sentence that it was compared with, and the tool that gave it; the last may lack."""
+    source = sources[evidence.passage] if evidence.text and evidence.passage < len(sources) else ""
+    found = [evidence.reason, evidence.text, source]
+    return found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
 
 
 def response_outcome(example: Example, prediction: Prediction) -> str:
@@ -243,20 +276,35 @@ def fill_page(
 
 
 def answer_blocks(
-    place: int, rows: Sequence[tuple[Example, Sequence[Prediction | None], bool]], facts: Sequence[Fact]
+    place: int,
+    rows: Sequence[tuple[Example, Sequence[Prediction | None], bool]],
+    facts: Sequence[Fact],
+    turns: Mapping[str, AgentTurn] = MappingProxyType({}),
 ) -> dict[str, Iterable[Any]]:
-    """Makes the data of a test set: its answers, and their knowledge, which answers share.
+    """Makes the data of a test set: its answers, and their knowledge and calls, which answers share.
 
     Args:
         rows: Examples with the predictions of each system, and whether their texts are there.
+        turns: The places of answers in conversations, by id.
     """
     texts = dict.fromkeys(example.knowledge for example, _, has_text in rows if has_text)
     contexts = {text: number for number, text in enumerate(texts)}
-    data = (
-        build_row(example, predictions, contexts[example.knowledge] if has_text else None, facts)
-        for example, predictions, has_text in rows
-    )
-    return {f"contexts-{place}": contexts, f"rows-{place}": data}
+    calls: dict[tuple[Any, ...], int] = {}
+    for example, _, has_text in rows:
+        for call in turns[example.id].calls if has_text and example.id in turns else ():
+            calls.setdefault(_call_key(call), len(calls))
+
+    def build(example: Example, predictions: Sequence[Prediction | None], has_text: bool) -> dict[str, Any]:
+        turn = turns.get(example.id)
+        made = [calls[_call_key(call)] for call in turn.calls] if turn and has_text else []
+        return build_row(example, predictions, contexts[example.knowledge] if has_text else None, facts, turn, made)
+
+    blocks = {f"contexts-{place}": contexts, f"rows-{place}": (build(*row) for row in rows)}
+    return blocks | ({f"calls-{place}": calls} if turns else {})
+
+
+def _call_key(call: Mapping[str, Any]) -> tuple[Any, ...]:
+    return call["name"], call["arguments"], call["failed"], call.get("result", "")
 
 
 def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -> list[Item]:

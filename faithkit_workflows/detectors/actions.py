@@ -9,13 +9,16 @@ and conditions are no claims.
 [('I have sent the invoice', 'no call of a tool does this')]
 """
 
-import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from functools import cache
+from itertools import accumulate, zip_longest
+from operator import itemgetter
 from typing import Any
 
+from data_modules.reading.conversations import parse_calls
 from faithkit.records import HALLUCINATED, Evidence, Prediction, Span
 
 ACTION = "unsupported_action"
@@ -58,11 +61,13 @@ _TESTS = re.compile(
 _RUNS = {"test": ("test", "pytest", "jest", "tox", "check"), "build": ("build", "compile", "make", "tsc")}
 _FAILURES = re.compile(r"\b[1-9]\d* (?:failed|failures?|errors?)\b|\bFAILED\b|\bFAIL\b|Traceback|AssertionError")
 _NO_CLAIM = re.compile(
-    r"(?:\b(?:if|once|when|until|unless|whether|should|would|could|can|may|might|will|not|never|nothing)|n['’]t)\b[^.!?\n]*\Z",
+    r"(?:\b(?:if|once|when|until|unless|whether|should|would|could|can|may|might|will|not|never|nothing)|n['’]t)\b",
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"[.;!?](?=\s|\Z)|\n|,? and (?:I|we)\b|\Z")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
+_STOP = re.compile(r"[.!?\n]")
+_SUBJECT_START = re.compile(r"[.,;:!?]\s|\n|\band ")
 
 
 def find_unsupported_actions(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[Span]:
@@ -75,35 +80,50 @@ def find_unsupported_actions(answer: str, calls: Sequence[Mapping[str, Any]]) ->
 
 
 def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple[Span, bool]]:
-    """Returns each claim of an action with whether a call does it."""
+    """Returns each claim of an action with whether a call does it; the work is linear in the answer."""
     found = []
     claims = sorted([*_CLAIM.finditer(answer), *_TESTS.finditer(answer)], key=lambda one: one.start())
+    if not claims:
+        return []
+    sentences, stops, subjects = (
+        [0, *(mark.end() for mark in pattern.finditer(answer))] for pattern in (_SENTENCE_END, _STOP, _SUBJECT_START)
+    )
+    clauses, negations = list(_CLAUSE_END.finditer(answer)), [one.span() for one in _NO_CLAIM.finditer(answer)]
+    commands, results = [_words_of(call) for call in calls], [call.get("result", "") for call in calls]
+
+    @cache
+    def calls_for(keywords: tuple[str, ...]) -> list[Mapping[str, Any]]:
+        return [call for call, words in zip(calls, commands, strict=True) if _has_word(words, keywords)]
+
+    @cache
+    def is_reported(verb: str) -> bool:
+        return any(verb in result.lower() for result in results)
+
     for claim, following in zip_longest(claims, claims[1:]):
-        before = max((end.end() for end in _SENTENCE_END.finditer(answer, 0, claim.start())), default=0)
-        clause_end = _CLAUSE_END.search(answer, claim.end())
-        assert clause_end is not None, "the end of the text matches"
-        is_question = clause_end.group() == "?"
-        if is_question or _NO_CLAIM.search(answer[before : claim.start()]):
+        start = claim.start()
+        before = sentences[bisect_right(sentences, start) - 1]
+        clause_end = clauses[bisect_left(clauses, claim.end(), key=lambda one: one.start())]
+        last = bisect_right(negations, start, key=lambda one: one[1]) - 1
+        is_denied = last >= 0 and negations[last][0] >= max(before, stops[bisect_right(stops, start) - 1])
+        if clause_end.group() == "?" or is_denied:
             continue
         groups = claim.groupdict()
         is_run = "what" in groups
         if is_run:
-            what = groups["what"].lower().rstrip("s")
-            doing = [call for call in calls if _mentions(call, _RUNS[what])]
-            failed = [call for call in doing if call["failed"] or _FAILURES.search(call.get("result", ""))]
-            failed = failed if doing and doing[-1] in failed else []  # the last run counts
+            doing = calls_for(_RUNS[groups["what"].lower().rstrip("s")])
+            last_run = doing[-1:]
+            failed = [call for call in last_run if call["failed"] or _FAILURES.search(call.get("result", ""))]
         else:
             verb = (groups["done"] or groups["passive"]).lower()
-            doing = [call for call in calls if _mentions(call, _KEYWORDS[verb])]
-            failed = doing if doing and all(call["failed"] for call in doing) else []
-            if groups["passive"] and any(verb in call.get("result", "").lower() for call in calls):
-                continue  # a tool reports it
-        start, end = claim.start(), clause_end.start()
+            doing = calls_for(_KEYWORDS[verb])
+            failed = doing if all(call["failed"] for call in doing) else []
+            if groups["passive"] and is_reported(verb):
+                continue
+        end = clause_end.start()
         if following is not None and following.start() < end:  # "I fixed it and all tests pass" has two
-            end = start + len(re.sub(r"[\s,]*(?:and)?\s*\Z", "", answer[start : following.start()]))
+            end = start + len(_drop_joint(answer[start : following.start()]))
         if not is_run and groups["passive"]:  # with its subject
-            begin = max((mark.end() for mark in re.finditer(r"[.,;:!?]\s|\n|\band ", answer[:start])), default=0)
-            start = max(begin, before)
+            start = max(subjects[bisect_right(subjects, start) - 1], before)
         reason = "no call of a tool does this"
         if failed:
             shown = "shows a failure" if is_run and not failed[-1]["failed"] else "failed"
@@ -115,12 +135,28 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
     return found
 
 
-def _mentions(call: Mapping[str, Any], keywords: Sequence[str]) -> bool:
-    """Whether the name of a call, or a command that it runs, has one of some words."""
+def _drop_joint(text: str) -> str:
+    """Drops what joins two claims: commas, spaces, and an `and`."""
+    whole = text.rstrip()
+    if whole.endswith("and"):
+        text = whole.removesuffix("and")
+    end = len(text)
+    while end and (text[end - 1].isspace() or text[end - 1] == ","):
+        end -= 1
+    return text[:end]
+
+
+def _words_of(call: Mapping[str, Any]) -> list[str]:
+    """Returns the words of a call's name, of a shell with those of the command, in order."""
     name = str(call["name"]).lower()
     is_shell = any(word in name for word in _SHELL.split())
-    words = re.findall(r"[a-z]+", f"{name} {call['arguments']}".lower() if is_shell else name)
-    return any(word.startswith(keyword) for word in words for keyword in keywords)
+    return sorted(set(re.findall(r"[a-z]+", f"{name} {call['arguments']}".lower() if is_shell else name)))
+
+
+def _has_word(words: Sequence[str], beginnings: Sequence[str]) -> bool:
+    """Whether sorted words have one with some beginning."""
+    places = ((bisect_left(words, beginning), beginning) for beginning in beginnings)
+    return any(place < len(words) and words[place].startswith(beginning) for place, beginning in places)
 
 
 def add_actions(prediction: Prediction, answer: str, calls: str) -> Prediction:
@@ -129,13 +165,18 @@ def add_actions(prediction: Prediction, answer: str, calls: str) -> Prediction:
     A word that a detector marks inside a claimed action is no mark of its own: the rules judge the claim.
 
     Args:
-        calls: What the assistant had called, as JSON.
+        calls: What the assistant had called, as JSON; with any other text nothing is added.
     """
-    claims = _judge_claims(answer, json.loads(calls))
+    called = parse_calls(calls)
+    if called is None:
+        return prediction
+    claims = _judge_claims(answer, called)
     marks = [span for span, is_done in claims if not is_done]
     verbs = [claim.span("done" if claim["done"] else "passive") for claim in _CLAIM.finditer(answer)]
     judged = [(span.start, span.end) for span in marks] + (verbs if claims else [])
-    spans = [s for s in prediction.spans if not any(start <= s.start and s.end <= end for start, end in judged)]
+    judged.sort()
+    ends = [-1, *accumulate((end for _, end in judged), max)]  # the furthest end of what begins no later
+    spans = [s for s in prediction.spans if s.end > ends[bisect_right(judged, s.start, key=itemgetter(0))]]
     spans = sorted([*spans, *marks], key=lambda span: (span.start, span.end))
     if not marks:
         return replace(prediction, spans=tuple(spans))

@@ -3,6 +3,7 @@
 Its page takes a context and an answer and shows the marked answer; it calls no other address than its own.
 """
 
+import asyncio
 import logging
 from functools import cache
 from typing import Annotated, Any
@@ -23,12 +24,15 @@ from faithkit_workflows.serve.gate import App, Gate, needs_no_key
 from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
 from faithkit_workflows.serve.schemas import (
     MEMBER,
+    CheckConversation,
     CheckMany,
+    ConversationReply,
     ManyReply,
     ModelCard,
     ModelList,
     OneReply,
     Text,
+    TurnResult,
     limit_rows,
 )
 from faithkit_workflows.serve.service import Service
@@ -175,8 +179,8 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.post(
         "/v1/check",
-        summary="Check one response, or several",
-        response_model=OneReply | ManyReply,
+        summary="Check one response, several, or the turns of a conversation",
+        response_model=OneReply | ManyReply | ConversationReply,
         responses=document_refusals(*CHECK_CODES) | streaming.EVENTS,
     )
     async def check(request: Request, body: Annotated[limit_rows(service.settings.max_rows), Body()]) -> Any:  # type: ignore[valid-type]
@@ -184,6 +188,16 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         if isinstance(body, CheckMany):
             name, verdicts = await service.check(body.rows, body.model, state)
             return ManyReply(verdicts=verdicts, model=name, request_id=state["request_id"])
+        if isinstance(body, CheckConversation):
+            service.find(body.model)
+            rows, notes = await asyncio.to_thread(body.rows, service.settings.max_rows)
+            places = [row.message - 1 for row in rows]
+            name, verdicts = await service.check(rows, body.model, state, field="messages", numbers=places)
+            found = [
+                TurnResult(**dict(verdict), turn=row.turn, message=row.message, response=row.response)
+                for verdict, row in zip(verdicts, rows, strict=True)
+            ]
+            return ConversationReply(verdicts=found, notes=notes, model=name, request_id=state["request_id"])
         if body.stream:
             pieces = streaming.one_piece(body.response)
             return await streaming.open_stream(service, body, pieces, body.model, state)

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +20,11 @@ from pydantic import (
     model_validator,
 )
 
+from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_turns
+from data_modules.reading.rows import BadRow, ReadReport
+from data_modules.reading.rows import Row as RawRow
 from faithkit.records import Example, Turn
+from faithkit_workflows.serve.problems import Problem
 
 
 def refuse_surrogates(text: str) -> str:
@@ -36,13 +41,15 @@ def refuse_surrogates(text: str) -> str:
 String = Annotated[str, AfterValidator(refuse_surrogates)]
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]  # the pattern refuses surrogates, too
 Probability = Annotated[float, Field(ge=0, le=1)]
-MAX_PASSAGES, MAX_TURNS, MAX_FIELDS = 1000, 1000, 100
+MAX_PASSAGES, MAX_TURNS, MAX_FIELDS, MAX_MESSAGES = 1000, 1000, 100, 10_000
 MEMBER = re.compile(
     r"~|constrained-str$|function-after\[|list\[|str$"
 )  # a member of a union, which is no part of a field's place
 SURROGATE = re.compile("[\ud800-\udfff]")
 TAG = "~"  # begins the names of a union's members, which are no part of a field's place
-TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
+TEXT, PASSAGE, PASSAGES, ONE, MANY, CONVERSATION = (
+    TAG + name for name in ("text", "passage", "passages", "one", "many", "conversation")
+)
 
 
 class JsonRequest(BaseModel):
@@ -94,6 +101,7 @@ Knowledge = Annotated[
 class Row(OwnRequest):
     """A response with its knowledge."""
 
+    response_field: ClassVar[str] = "response"
     knowledge: Knowledge = Field(
         validation_alias=AliasChoices("knowledge", "context"),
         description="The context that the answer must rest on: a text, or passages; also named context.",
@@ -139,6 +147,60 @@ class CheckOne(Row):
     stream: bool = Field(default=False, description="Server-sent events: a verdict for each sentence, then the whole.")
 
 
+class TurnRow(Row):
+    """A turn of a conversation, with what the assistant had called before it."""
+
+    response_field: ClassVar[str] = "content"
+    calls: str
+    turn: int
+    message: int
+
+    def to_example(self, id_: str, join: Callable[[Sequence[str]], str]) -> Example:
+        """Makes the record that detectors take; the rules for actions read its calls."""
+        return replace(Row.to_example(self, id_, join), meta={CALLS: self.calls})
+
+
+class CheckConversation(OwnRequest):
+    """A conversation with tools: each turn of the assistant is checked by what came before it."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)] = Field(
+        description="Messages of OpenAI, Anthropic, LangChain and others, the oldest first."
+    )
+    evidence: Annotated[list[Literal["tools", "system", "user"]], Field(min_length=1, max_length=3)] = Field(
+        default=["tools"], description="What turns must rest on."
+    )
+    threshold: Probability | None = Field(default=None, description="As of a row.")
+    model: String | None = Field(default=None, description="A name of /v1/models; null: the first.")
+
+    def rows(self, max_rows: int) -> tuple[list[TurnRow], list[str]]:
+        """Returns the turns that have evidence, at most one more than `max_rows`, and what is not judged.
+
+        Raises:
+            Problem: A message is malformed.
+        """
+        report = ReadReport("stop", "", evidence=self.evidence)
+        try:
+            turns = read_turns(RawRow({"messages": self.messages}, "messages", 0, 1), report, max_rows + 1)
+        except BadRow as error:
+            help_ = error.hint or "correct the message"
+            raise Problem("invalid_request", str(error), help_, field="messages") from error
+        rows = [
+            TurnRow.model_construct(
+                knowledge=[
+                    Passage.model_construct(id=source, text=text)
+                    for source, text in zip(turn["sources"], turn["context"], strict=True)
+                ],
+                response=turn["answer"],
+                question=turn["question"],
+                threshold=self.threshold,
+                **{name: turn[name] for name in (CALLS, "turn", "message")},
+            )
+            for turn in turns
+        ]
+        hint = "; evidence: [tools, user, system] also takes what user and system say"
+        return rows, [f"{n} {what}{hint * (what == NO_EVIDENCE)}" for what, n in report.counts.items()]
+
+
 class CheckMany(OwnRequest):
     """Several responses to check."""
 
@@ -147,20 +209,31 @@ class CheckMany(OwnRequest):
 
 
 def limit_rows(max_rows: int) -> Any:
-    """Makes the type of a request with one response, or with at most so many: more are refused before they are read."""
+    """Makes the type of a request with one response, with at most so many, or with a conversation.
+
+    More responses are refused before they are read.
+    """
 
     def choose(value: Any) -> str:
+        if isinstance(value, CheckConversation) or (isinstance(value, dict) and "messages" in value):
+            return CONVERSATION
         return MANY if isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value) else ONE
 
     rows: Any = (Annotated[list[Row], Field(min_length=1, max_length=max_rows, fail_fast=True)], ...)
     limited = create_model("CheckMany", __base__=CheckMany, __doc__=CheckMany.__doc__, rows=rows)
-    return Annotated[Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)], Discriminator(choose)]
+    return Annotated[
+        Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)] | Annotated[CheckConversation, Tag(CONVERSATION)],
+        Discriminator(choose),
+    ]
 
 
 class SpanEvidence(BaseModel):
     """Why a span is marked, and the sentence of the context that it was compared with."""
 
-    id: str = Field(description="The passage's id; its number, from 0, where it has none.")
+    id: str = Field(
+        description="The passage's id; its number, from 0, where it has none; in a conversation the name of the tool, "
+        "or document, user, system."
+    )
     text: str = Field(description="The sentence; empty where none is close.")
     reason: str = Field(description="Such as: the context says 24 months; not in the context.")
     start: int = Field(description="The first character within the passage.")
@@ -212,6 +285,23 @@ class ManyReply(BaseModel):
     """The reply for several responses, in their order."""
 
     verdicts: list[CheckResult]
+    model: str
+    request_id: str
+
+
+class TurnResult(CheckResult):
+    """The verdict on a turn of the assistant."""
+
+    turn: int = Field(description="Its number among the assistant's texts, from 1.")
+    message: int = Field(description="The number of its message, from 1.")
+    response: str = Field(description="Its text, in which the spans count.")
+
+
+class ConversationReply(BaseModel):
+    """The reply for a conversation: a verdict for each turn that has evidence."""
+
+    verdicts: list[TurnResult]
+    notes: list[str] = Field(description="What was not judged.")
     model: str
     request_id: str
 

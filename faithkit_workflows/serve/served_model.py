@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from data_modules.reading.conversations import CALLS
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence
 from faithkit.languages import IGNORE, STOP, WARN, find_other_language, languages_of
 from faithkit.records import Example, join_passages, number_passages
+from faithkit_workflows.detectors.actions import add_actions
 from faithkit_workflows.serve.problems import Problem
 from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Row, SpanEvidence
 
@@ -118,6 +120,8 @@ def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[CheckResult | Exc
     try:
         predictions = list(detector.predict_examples([one.example for one in asked]))
         for one, prediction in zip(asked, predictions, strict=True):
+            if CALLS in one.example.meta:
+                prediction = add_actions(prediction, one.row.response, one.example.meta[CALLS])
             if prediction.failed or prediction.label is None:  # the detector's own request failed
                 raise Problem("no_verdict", "the model gave no verdict", "try again, or choose another model")
             passages = one.row.passages()

@@ -99,13 +99,20 @@ class Service:
         return model
 
     async def check(
-        self, rows: Sequence[Row], model: str | None, state: Mapping[str, Any], *, field: str = "rows"
+        self,
+        rows: Sequence[Row],
+        model: str | None,
+        state: Mapping[str, Any],
+        *,
+        field: str = "rows",
+        numbers: Sequence[int] | None = None,
     ) -> tuple[str, list[CheckResult]]:
         """Judges rows, and returns the model's name and the verdicts.
 
         Args:
             state: Of the request: its client, its id, and the facts for the log.
             field: The name of the rows in the request.
+            numbers: Their places in it, where these are not 0, 1 and so on.
 
         Raises:
             Problem: A limit is exceeded, or a row is refused.
@@ -113,18 +120,18 @@ class Service:
         served, limits = self.find(model), self.settings
         if len(rows) > limits.max_rows:
             help_ = f"send at most {limits.max_rows} rows; tables go to POST /v1/jobs"
-            raise Problem("too_many_rows", f"{len(rows)} rows are too many", help_, field=field)
-        sizes = []
-        for number, row in enumerate(rows):
+            raise Problem("too_many_rows", f"more than {limits.max_rows} rows are too many", help_, field=field)
+        sizes, numbers = [], range(len(rows)) if numbers is None else numbers
+        for number, row in zip(numbers, rows, strict=True):
             if (size := len(row.response)) > limits.max_response_characters:
                 help_ = f"a response has at most {limits.max_response_characters} characters; divide it"
-                part = f"{field}.{number}.response" if field else "response"
+                part = f"{field}.{number}.{row.response_field}" if field else row.response_field
                 raise Problem("row_too_large", f"a response has {size} characters", help_, field=part)
             texts = [text for _, text in row.passages()] + [turn.text for turn in row.history or ()]
             sizes.append(sum(map(len, (*texts, row.response, row.question or ""))))
-        if (largest := max(sizes)) > limits.max_row_characters:
+        if (largest := max(sizes, default=0)) > limits.max_row_characters:
             help_ = f"a row has at most {limits.max_row_characters} characters"
-            place = f"{field}.{sizes.index(largest)}" if field else None
+            place = f"{field}.{numbers[sizes.index(largest)]}" if field else None
             raise Problem("row_too_large", f"a row has {largest} characters", help_, field=place)
         self.limiter.take(state["client"], len(rows))
         id_, facts = state["request_id"], state["facts"]

@@ -3,9 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from data_modules.reading.conversations import CALLS
+from data_modules.reading.conversations import CALLS, parse_calls
 from data_modules.reading.rows import ReadReport
+from faithkit.pages.page_parts import AgentTurn
 from faithkit.records import HALLUCINATED, Example, Prediction
+
+
+def read_turn(row: Mapping[str, Any]) -> AgentTurn | None:
+    """Returns the place of a row of `expand_conversations` in its conversation; None for a row of another table."""
+    calls, texts = parse_calls(row.get(CALLS)), [row.get("sources"), row.get("context")]
+    has_texts = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in texts)
+    if calls is None or not has_texts or not isinstance(row.get("turn"), int):
+        return None
+    return AgentTurn(conversation=str(row.get("conversation")), number=row["turn"], sources=row["sources"], calls=calls)
 
 
 class ConversationCounter:
@@ -16,15 +26,16 @@ class ConversationCounter:
 
     def add(self, row: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
         """Counts the verdict on a turn."""
-        if prediction is None or CALLS not in row or "turn" not in row:
+        turn = None if prediction is None else read_turn(row)
+        if prediction is None or turn is None:
             return
-        name = row["conversation"]
+        name = turn.conversation
         new = {"conversation": name, "turns": 0, "unsupported": 0, "share": 0.0, "first_unsupported": None}
         line = self.found.setdefault(name, new)
         line["turns"] += 1
         if prediction.label == HALLUCINATED:
             line["unsupported"] += 1
-            line["first_unsupported"] = line["first_unsupported"] or row["turn"]
+            line["first_unsupported"] = line["first_unsupported"] or turn.number
         line["share"] = line["unsupported"] / line["turns"]
 
     def describe(self, report: ReadReport) -> list[str]:

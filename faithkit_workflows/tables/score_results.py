@@ -29,6 +29,7 @@ from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page import FACTS, AnswerSet, write_page
+from faithkit.pages.page_parts import AgentTurn
 from faithkit.pages.page_tables import add_fields, escape_terminal, format_percent, new_field_table
 from faithkit.provenance.row_keys import group_hash
 from faithkit.provenance.used_model import UsedModel
@@ -37,6 +38,7 @@ from faithkit.reports.span_report import STYLES, color_spans, mark_spans
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
+from faithkit_workflows.tables.conversations import read_turn
 from faithkit_workflows.tables.shares import Share, ShareCounter
 
 MAX_ROWS = 5_000  # labelled rows that are kept to fit baselines and a threshold
@@ -174,7 +176,8 @@ NUM_SHOWN = 5  # rows in the terminal
 NUM_WORST = NUM_SAMPLED = 500  # rows on the page
 MAX_CHARACTERS = 20_000_000  # of all texts on the page
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-Judged = tuple[Example, Prediction, Mapping[str, str]]  # with the values of the columns to count by
+# With the values of the columns to count by, and the row's place in a conversation.
+Judged = tuple[Example, Prediction, Mapping[str, str], AgentTurn | None]
 
 
 class KeptRows:
@@ -197,7 +200,10 @@ class KeptRows:
             return
         self.num_rows += 1
         rank = (prediction.label == HALLUCINATED, prediction.score or 0.0, -self.num_rows)
-        row = (example, prediction, {column: str(field_of(values, column)) for column in self._by})
+        turn = read_turn(values)
+        if turn is not None:
+            prediction = add_evidence(prediction, values["context"], example.response)
+        row = (example, prediction, {column: str(field_of(values, column)) for column in self._by}, turn)
         if len(self._worst) < self._num_worst:
             heapq.heappush(self._worst, (rank, row))
             return
@@ -231,9 +237,9 @@ def worst_table(rows: KeptRows) -> Table | None:
     worst = [row for _, row in zip(range(NUM_SHOWN), rows, strict=False) if row[1].label == HALLUCINATED]
     if not worst:
         return None
-    marks = ", unsupported parts in [[ ]]" if any(prediction.spans for _, prediction, _ in worst) else ""
+    marks = ", unsupported parts in [[ ]]" if any(prediction.spans for _, prediction, *_ in worst) else ""
     table = new_field_table(f"Most probably hallucinated{marks}")
-    for example, prediction, _ in worst:
+    for example, prediction, *_ in worst:
         probability = "-" if prediction.score is None else f"{prediction.score:.2f}"
         fields: dict[str, str | Text] = {"row": f"{example.id}  P(hallucinated) {probability}"}
         if example.history:
@@ -260,28 +266,34 @@ def write_answers_page(
         size += len(example.response) + sum(len(turn.text) for turn in example.history)
         size += 0 if example.knowledge in contexts else len(example.knowledge)
         contexts.add(example.knowledge)
+        for call in row[3].calls if row[3] else ():
+            size += 0 if call["result"] in contexts else len(call["result"]) + len(call["arguments"])
+            contexts.add(call["result"])
         if shown and texts and size > MAX_CHARACTERS:
             break
         shown.append(row)
     note = rows.describe(len(shown))
     answers = AnswerSet(
         name=name,
-        examples=[example for example, _, _ in shown],
-        predictions={prediction.id: prediction for _, prediction, _ in shown},
+        examples=[example for example, *_ in shown],
+        predictions={prediction.id: prediction for _, prediction, *_ in shown},
         tables=[table],
         by={
-            column: {example.id: values[column] for example, _, values in shown}
+            column: {example.id: values[column] for example, _, values, _ in shown}
             for column in (shown[0][2] if shown else ())
             if column not in FACTS
         },
+        turns={example.id: turn for example, _, _, turn in shown if turn is not None},
     )
-    has_marks = texts and any(prediction.spans for _, prediction, _ in shown)
+    has_marks = texts and any(prediction.spans for _, prediction, *_ in shown)
     shows = "the parts that the model calls unsupported" if has_marks else "the model's verdicts"
     write_page(path, [answers], title=f"Answers and {shows}", about=[*about, note] if note else about, texts=texts)
 
 
 class TestCases:
     """Writes a JUnit report with a test case for each row: hallucinated ones fail, those without a verdict are skipped.
+
+    The turns of a conversation have its name as their class, by which viewers group test cases.
 
     Args:
         name: The table's.
@@ -298,6 +310,8 @@ class TestCases:
         """Adds a row, with or without a verdict."""
         self._num_rows += 1
         name = f"row {self._num_rows}" if example is None else example.id
+        turn = read_turn(values)
+        group = self._name if turn is None else f"{self._name}.{turn.conversation}"
         inner = ""
         if example is None or prediction is None or prediction.label not in LABELS:
             self._num_skipped += 1
@@ -311,9 +325,7 @@ class TestCases:
             text = escape(NOT_IN_XML.sub("", mark_spans(example.response, prediction.spans)))
             inner = f'<failure type="hallucinated" message={_quote(message)}>{text}</failure>'
         with disk_errors(tempfile.gettempdir()):
-            self._cases.write(
-                f"<testcase classname={_quote(self._name)} name={_quote(name)}>{inner}</testcase>\n".encode()
-            )
+            self._cases.write(f"<testcase classname={_quote(group)} name={_quote(name)}>{inner}</testcase>\n".encode())
 
     def write(self, path: Path) -> None:
         """Writes the report, replacing the file in one step."""

@@ -104,12 +104,14 @@ function spanList(row, system) {
     const covers = (piece) => typeof piece !== "string" && piece[1].includes(place);
     list.append(spanLine(row, "gold", place, label, facts, covers));
   });
-  spansOf(row, system).forEach(([label, score, right, why], place) => {
+  spansOf(row, system).forEach(([label, score, right, reason, sentence, tool], place) => {
     const facts = [];
     if (score !== null) facts.push(number(score));
     if (right !== null) facts.push(right > 0 ? `✓ right ${percent(right)}` : "✗ false alarm");
     const line = spanLine(row, "called", place, label, facts.join(" · "), (piece) => covering(piece, system).includes(place));
-    if (why) addText(line, ` ${why}`); // the sentence of the context that it was compared with
+    if (reason) addText(line, ` ${reason}`);
+    if (tool) line.append(" · ", addText(make("code", ""), tool));
+    if (sentence) addText(line, `: “${sentence}”`); // of the context, that it was compared with
     list.append(line);
   });
   return list;
@@ -117,14 +119,14 @@ function spanList(row, system) {
 
 function sources(row, context) {
   const details = make("details", "");
-  const last = row.turns.at(-1);
-  const summary = make("summary", "", last ? "Context and question: " : "Context");
+  const last = row.turn ? null : row.turns.at(-1);
+  const summary = make("summary", "", row.turn ? "The context that the answer was compared with" : last ? "Context and question: " : "Context");
   if (last) addText(summary, last[1].length > 120 ? `${last[1].slice(0, 120)}…` : last[1]);
   details.append(summary);
   // Long contexts are put in when they are asked for.
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
-    for (const [speaker, text] of row.turns) {
+    for (const [speaker, text] of row.turn ? [] : row.turns) {
       const turn = addText(make("p", "turn", make("b", "", addText(make("span", ""), speaker), ": ")), text);
       turn.dir = "auto";
       details.append(turn);
@@ -135,6 +137,44 @@ function sources(row, context) {
     details.append(box);
   });
   return details;
+}
+
+// What the user asked before an answer, and what the tools returned.
+function before(row) {
+  const parts = [];
+  const last = row.turns.at(-1);
+  if (last?.[1]) {
+    const question = addText(make("p", "question", make("b", "", "User "), ""), last[1]);
+    question.dir = "auto";
+    parts.push(question);
+  }
+  const calls = row.calls();
+  if (!calls.length) return parts;
+  const names = [...new Set(calls.map(([name]) => name))].join(", ");
+  const summary = addText(make("summary", "", `${calls.length} ${calls.length > 1 ? "calls" : "call"} before the answer: `), names.slice(0, 120));
+  const details = make("details", "calls", summary);
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.childElementCount > 1) return;
+    for (const [name, given, failed, result] of calls) {
+      const call = make("p", "call", addText(make("code", ""), name), " ", addText(make("code", "given"), given));
+      if (failed) call.append(" ", make("span", "badge wrong", "failed"));
+      const box = addText(make("div", "context"), result || "(no result)");
+      box.dir = "auto";
+      box.tabIndex = 0;
+      details.append(call, box);
+    }
+  });
+  return [...parts, details];
+}
+
+// The answers of one conversation, in order.
+function conversation(rows, cards, system) {
+  const name = addText(make("h2", ""), rows[0].turn[0]);
+  const wrong = rows.filter((row) => row.said[system]?.[CALLED] === LABELS.indexOf("hallucinated")).length;
+  const facts = make("p", "facts", `${rows.length} ${rows.length > 1 ? "answers" : "answer"}, ${wrong} called hallucinated`);
+  const section = make("section", "conversation", name, facts, ...cards);
+  section.setAttribute("aria-label", name.textContent);
+  return section;
 }
 
 const called = (said) => (said[CALLED] === null ? "no verdict" : LABELS[said[CALLED]]);
@@ -177,8 +217,9 @@ function card(row, context, systems, names, facts) {
   id.href = `#${new URLSearchParams({ id: row.id })}`;
   id.title = "A link to this answer alone";
   const head = make("span", "facts", id);
+  if (row.turn) head.append(` · turn ${row.turn[1]}`);
   for (const fact of facts) head.append(" · ", addText(make("span", ""), fact));
-  article.append(make("h2", "", head));
+  article.append(make(row.turn ? "h3" : "h2", "", head), ...(row.turn ? before(row) : []));
   const each = systems.some((system) => spansOf(row, system).length); // else one answer with the gold marks is enough
   systems.forEach((system, place) => {
     article.append(verdict(row, system, names.length > 1 ? names[place] : ""));

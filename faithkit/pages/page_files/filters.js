@@ -15,14 +15,30 @@ function open(place) {
   if (opened?.place === place) return;
   const own = sets[place];
   const rows = read(`rows-${place}`);
-  for (const row of rows) row.has_text = row.context !== null;
-  let contexts = null;
+  let contexts = null, calls = null;
+  const call = (at) => (calls ??= read(`calls-${place}`))[at];
+  for (const row of rows) {
+    row.has_text = row.context !== null;
+    row.calls = () => (row.turn?.[2] ?? []).map(call);
+  }
+  orderTurns(rows);
   opened = {
-    ...own, place, rows, hasGold: rows.some((row) => row.gold !== null),
+    ...own, place, rows, hasTurns: rows.some((row) => row.turn), hasGold: rows.some((row) => row.gold !== null),
     context: (at) => (at === null ? "" : (contexts ??= read(`contexts-${place}`))[at]),
   };
   opened.facets = facetsOf(own, opened.hasGold);
   buildForm();
+}
+
+// Orders conversations by the highest probability of their answers, and the answers of each by their turn.
+function orderTurns(rows) {
+  const worst = new Map();
+  const key = (row) => row.turn?.[0] ?? `\n${row.id}`;
+  for (const row of rows) worst.set(key(row), Math.max(worst.get(key(row)) ?? -1, score(row, 0) ?? -1));
+  const names = sorted([...worst.keys()], (name) => -worst.get(name));
+  const places = new Map(names.map((name, place) => [name, place]));
+  const placed = [...rows].sort((a, b) => places.get(key(a)) - places.get(key(b)) || (a.turn?.[1] ?? 0) - (b.turn?.[1] ?? 0));
+  placed.forEach((row, place) => { row.order = place; });
 }
 
 // The choices of what depends on the systems that are compared, worked out again when these change.
@@ -84,6 +100,7 @@ const apart = (row) => {
   return first === null || second === null ? -1 : Math.abs(first - second);
 };
 const SORTS = {
+  conversation: ["by conversation", (row) => row.order],
   apart: ["furthest apart first", (row) => -apart(row)],
   error: ["surest mistakes first", (row) => -error(row)],
   high: ["highest probability first", (row) => -(score(row, state.a) ?? -1)],
@@ -96,7 +113,7 @@ function sorted(rows, key) {
   return rows.map((row) => [key(row), row]).sort((a, b) => a[0] - b[0]).map(([, row]) => row);
 }
 
-const usual = () => ({ sort: isPair() ? "apart" : opened.hasGold ? "error" : "high", between: isPair() ? DISAGREE : null });
+const usual = () => ({ sort: isPair() ? "apart" : opened.hasTurns ? "conversation" : opened.hasGold ? "error" : "high", between: isPair() ? DISAGREE : null });
 
 function buildForm() {
   const box = document.getElementById("facets");
@@ -111,7 +128,7 @@ function buildForm() {
   for (const facet of opened.facets) box.append(select(facet.name, facet.title));
   if (sets.length > 1) form.elements.set.append(...sets.map((set, place) => choice(set.name, String(place))));
   for (const name of isPair() ? ["a", "b"] : []) form.elements[name].append(...opened.systems.map((system, place) => choice(system, String(place))));
-  const sorts = Object.entries(SORTS).filter(([name]) => (name !== "apart" || isPair()) && (name !== "error" || opened.hasGold));
+  const sorts = Object.entries(SORTS).filter(([name]) => (name !== "apart" || isPair()) && (name !== "error" || opened.hasGold) && (name !== "conversation" || opened.hasTurns));
   form.elements.sort.replaceChildren(...sorts.map(([name, [text]]) => new Option(text, name)));
 }
 
@@ -207,7 +224,18 @@ function update() {
   const systems = isPair() ? [state.a, state.b] : [state.a];
   const names = systems.map((system) => opened.systems[system]);
   const facts = (row) => opened.facts.flatMap(({ name, values }, place) => (row.facts[place] === null || UNTOLD.includes(name) ? [] : [values[row.facts[place]]]));
-  document.getElementById("list").replaceChildren(...shown.slice(start, start + SIZE).map((row) => card(row, opened.context, systems, names, facts(row))));
+  const groups = []; // answers of a conversation, or one answer
+  for (const row of shown.slice(start, start + SIZE)) {
+    const made = card(row, opened.context, systems, names, facts(row));
+    const last = groups.at(-1);
+    if (state.sort === "conversation" && row.turn && last?.rows[0].turn?.[0] === row.turn[0]) {
+      last.rows.push(row);
+      last.cards.push(made);
+    } else groups.push({ rows: [row], cards: [made] });
+  }
+  const isGrouped = state.sort === "conversation" && opened.hasTurns;
+  const listed = groups.map(({ rows, cards }) => (isGrouped && rows[0].turn ? conversation(rows, cards, state.a) : cards[0]));
+  document.getElementById("list").replaceChildren(...listed);
   const count = (value) => value.toLocaleString("en");
   const of = shown.length === opened.rows.length ? "" : ` of ${count(opened.rows.length)}`;
   document.getElementById("count").textContent = `${count(shown.length)}${of} answers`;

@@ -1,6 +1,7 @@
 """Actions that an assistant claims: a call must have done them."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +16,15 @@ def call(name: str, arguments: str = "{}", *, failed: bool = False, result: str 
 
 LOOKED = [call("get_order", result="id: 7, status: open.")]
 BASH_FAILED = [call("Bash", '{"command": "pytest tests"}', result="2 failed, 14 passed")]
+
+
+@pytest.mark.parametrize(
+    "words", ["I sent ", "has sent ", "was sent. ", "tests pass ", "I sent not" + " " * 500 + "x "]
+)
+def test_a_long_answer_is_judged_in_linear_work(words: str) -> None:
+    began = time.process_time()
+    find_unsupported_actions(words * (50_000 // len(words)), [call("x", result="y" * 2000)] * 100)
+    assert time.process_time() - began < 5  # quadratic work takes minutes
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What `faithkit score` shows: worst rows, share and error rate, a page of answers, test cases, an exit code."""
 
+import json
 import shlex
 import sys
 import xml.etree.ElementTree as ET
@@ -39,7 +40,7 @@ def kept(scores: list[float | None], **limits: int) -> KeptRows:
 @given(st.lists(st.none() | st.floats(0, 1), max_size=60))
 def test_the_worst_rows_come_first_and_each_other_row_at_most_once(scores):
     rows = kept(scores, num_worst=5, num_sampled=4)
-    found = [prediction for _, prediction, _ in rows]
+    found = [prediction for _, prediction, *_ in rows]
     assert len({one.id for one in found}) == len(found) == min(9, len(scores))
     worst = sorted((score or 0 for score in scores), reverse=True)[:5]
     assert [one.score or 0 for one in found[:5]] == worst
@@ -159,3 +160,70 @@ def test_a_reader_filters_answers_without_labels_by_verdict(tmp_path: Path) -> N
                 browser.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=40)
             assert len(browser.texts("article")) == count
         assert browser.texts("article .badge") == ["unparsed"] and not browser.complaints
+
+
+CONVERSATION = [
+    {"role": "user", "content": "What did I <b>order</b>?"},
+    {"role": "assistant", "tool_calls": [{"id": "c", "name": "get_order", "arguments": "{}"}]},
+    {"role": "tool", "tool_call_id": "c", "content": '{"items": 2, "note": "<script>document.title = 1</script>"}'},
+    {"role": "assistant", "content": "You ordered 5 items. I have sent the invoice."},
+    {"role": "user", "content": "How many?"},
+    {"role": "assistant", "content": "You ordered 2 items."},
+]
+
+
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("conversations")
+    rows = [{"id": name, "messages": CONVERSATION} for name in ("one", "two & three")]
+    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    score_here(f"path={folder / 'chats.jsonl'}", "checkpoint=default", f"run_dir={folder / 'run'}")
+    return folder / "run"
+
+
+def test_the_page_has_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(
+    conversations: Path,
+) -> None:
+    page = (conversations / "answers.html").read_text()
+    rows = {row["id"]: row for row in block(page, "rows-0")}
+    assert {name: row["turn"] for name, row in rows.items()} == {
+        f"{name}/{turn}": [name, turn, [0]] for name in ("one", "two & three") for turn in (1, 2)
+    }
+    assert block(page, "calls-0") == [["get_order", "{}", False, CONVERSATION[2]["content"]]]
+    marks = rows["one/1"]["said"][0][4]
+    assert ["unsupported_action", 0.9, None, "no call of a tool does this"] in marks
+    assert {mark[5] for mark in marks if len(mark) > 5} <= {"get_order"}
+    assert "<script>document" not in page
+
+
+def test_the_turns_of_a_conversation_are_test_cases_of_one_class(conversations: Path) -> None:
+    cases = ET.parse(conversations / "junit.xml").getroot().iter("testcase")
+    found = [(case.get("classname"), case.get("name")) for case in cases]
+    assert found == [(f"chats.{name}", f"{name}/{turn}") for name in ("one", "two & three") for turn in (1, 2)]
+
+
+def test_a_table_with_other_columns_of_these_names_is_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("context,answer,calls,turn\nIt lasts 24 months.,I have sent it.,[3],1\n")
+    score_here(f"path={tmp_path / 't.csv'}", "checkpoint=default", f"run_dir={tmp_path / 'run'}")
+    assert "unsupported_action" not in (tmp_path / "run" / "t.scored.csv").read_text()
+    assert not (tmp_path / "run" / "conversations.jsonl").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
+def test_a_reader_sees_conversations_together_and_unfolds_their_calls(conversations: Path) -> None:
+    with chromium() as browser:
+        for width, dark in ((390, True), (1280, False)):
+            browser.window(width, 900, dark=dark)
+            browser.open(f"file://{conversations}/answers.html")
+            assert browser.ask("document.documentElement.scrollWidth") <= width
+        sections = "[...document.querySelectorAll('.conversation')].map((e) => e.querySelectorAll('article').length)"
+        assert browser.ask(sections) == [2, 2]
+        assert [text.split(" · ")[1] for text in browser.texts("article h3")] == ["turn 1", "turn 2"] * 2
+        assert browser.texts(".question")[0] == "User What did I <b>order</b>?"
+        browser.click(".calls summary")
+        browser.ask("new Promise((done) => setTimeout(done, 50))")
+        assert browser.texts(".calls[open] .context") == [CONVERSATION[2]["content"]]
+        browser.select("[name=sort]", "low")
+        assert browser.ask(sections) == [] and len(browser.texts("article")) == 4
+        assert not browser.complaints
