@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 
 from data_modules.encoding.encoder import question_text
 from faithkit.arguments import (
+    ASSISTANTS,
     TEXT_HINT,
     is_list,
     name_list,
@@ -39,11 +40,13 @@ class Request:
 
     Args:
         question: The turns before the response, the oldest first, joined by line breaks.
+        asked: Those of them that the assistant has not written; None where the question is one text.
     """
 
     knowledge: str
     question: str
     response: str
+    asked: str | None = None
 
 
 Judge: TypeAlias = Callable[[list[Request]], Sequence[Prediction]]  # returns a result for each request, in order
@@ -51,7 +54,18 @@ Judge: TypeAlias = Callable[[list[Request]], Sequence[Prediction]]  # returns a 
 
 def request_of(example: Example) -> Request:
     """Makes a request from an example."""
-    return Request(example.knowledge, question_text(example), example.response)
+    asked = _join_asked([(turn.speaker, turn.text) for turn in example.history])
+    return Request(example.knowledge, question_text(example), example.response, asked)
+
+
+def _join_asked(turns: Sequence[tuple[str | None, str]]) -> str:
+    """Joins the turns of others than the assistant; without names two speakers take turns, and the user was last."""
+    last = len(turns) - 1
+    return TURN_BREAK.join(
+        text
+        for place, (speaker, text) in enumerate(turns)
+        if (speaker.lower() not in ASSISTANTS if speaker else (last - place) % 2 == 0)
+    )
 
 
 def answer_call(judge: Judge, knowledge: Any, response: Any, history: Any, join: Join) -> Prediction | list[Prediction]:
@@ -84,10 +98,10 @@ def read_request(knowledge: Any, response: Any, history: Any, number: int | None
     """Reads and checks one request; errors name its number in a list."""
     place = None if number is None else f"item {number}"
     passages = read_passages("knowledge", knowledge, place)
-    question = "" if history is None else history
-    if not isinstance(question, str):
-        question = TURN_BREAK.join(text for _, text in read_turns("history", question, place))
-    return Request(join(passages), question, read_text("response", response, place))
+    turns = [] if history is None or isinstance(history, str) else read_turns("history", history, place)
+    question = history if isinstance(history, str) else TURN_BREAK.join(text for _, text in turns)
+    asked = _join_asked(turns) if turns else None
+    return Request(join(passages), question, read_text("response", response, place), asked)
 
 
 SINGLE = "0"  # the id of the result of a single response

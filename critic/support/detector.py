@@ -168,7 +168,10 @@ class SupportDetector:
         ]
 
     def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Prediction]:
-        aligned = encode_and_align(self.encoder, [(r.knowledge or "", r.question, r.response) for r in requests])
+        # What the assistant claimed before is no part of the question, whose values are not judged.
+        asked = (r.question if r.asked is None else r.asked for r in requests)
+        texts = [(r.knowledge or "", question, r.response) for r, question in zip(requests, asked, strict=True)]
+        aligned = encode_and_align(self.encoder, texts)
         results = []
         for request, alignment in zip(requests, aligned, strict=True):
             places, features = alignment.places, alignment.features

@@ -171,3 +171,11 @@ def test_the_shipped_file_names_its_data_and_its_figures() -> None:
     assert shipped.encoder == "minilm" and len(shipped.encoder_sha256) == 64
     assert all(part["licence"] and part["rows"] for part in shipped.description["fitted_on"])
     assert FILE.stat().st_size < 32_000
+
+
+def test_what_the_assistant_claimed_before_is_no_part_of_the_question(detector: SupportDetector) -> None:
+    context, answer = "The warranty lasts 24 months.", "It lasts 36 months."
+    before = [("user", "How long?"), ("assistant", "It lasts 36 months."), ("user", "Are you sure?")]
+    for history in (before, [text for _, text in before]):
+        assert [span.text for span in detector.predict(context, answer, history).spans] == ["36 months"]
+    assert not detector.predict(context, answer, [("user", "Is it 36 months?")]).spans
