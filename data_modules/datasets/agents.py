@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from data_modules.reading.conversations import CALLS, read_turns
+from data_modules.reading.conversations import CALLS, read_conversation
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import read_spans
 from data_modules.reading.files import Patterns
@@ -40,7 +40,7 @@ class Agents(Source):
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
-        turns = read_turns(row, report)
+        turns = read_conversation(row, report)
         if not turns:
             raise BadRow("the conversation has no answer that is judged")
         response, label = turns[-1]["answer"], row.choice("label", {name: name for name in (FAITHFUL, HALLUCINATED)})

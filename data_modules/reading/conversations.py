@@ -127,7 +127,7 @@ def expand_conversations(rows: Iterator[Row], report: ReadReport) -> Iterator[Ro
     for row in rows:
         turns: list[dict[str, Any]] = []
         with report.rejecting(row):
-            turns = read_turns(row, report)
+            turns = read_conversation(row, report)
         if turns:
             name = turns[0]["conversation"]
             seen[name] += 1
@@ -157,7 +157,7 @@ def read_conversation_file(path: Path) -> tuple[list[dict[str, Any]], list[str]]
     return turns, [f"{number:,} {outcome}" for outcome, number in report.counts.items()]
 
 
-def read_turns(row: Row, report: ReadReport, max_turns: int | None = None) -> list[dict[str, Any]]:
+def read_conversation(row: Row, report: ReadReport, max_turns: int | None = None) -> list[dict[str, Any]]:
     """Returns the values of each turn of a conversation that has evidence; `report` counts what is left out.
 
     Args:

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_turns
+from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_conversation
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as RawRow
 from faithkit.records import Example, Turn
@@ -180,7 +180,7 @@ class CheckConversation(OwnRequest):
         """
         report = ReadReport("stop", "", evidence=self.evidence)
         try:
-            turns = read_turns(RawRow({"messages": self.messages}, "messages", 0, 1), report, max_rows + 1)
+            turns = read_conversation(RawRow({"messages": self.messages}, "messages", 0, 1), report, max_rows + 1)
         except BadRow as error:
             help_ = error.hint or "correct the message"
             raise Problem("invalid_request", str(error), help_, field="messages") from error

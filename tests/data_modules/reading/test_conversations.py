@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.reading.conversations import expand_conversations, read_conversation_file, read_turns
+from data_modules.reading.conversations import expand_conversations, read_conversation, read_conversation_file
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.structured import render
 from faithkit.errors import UserError
@@ -102,7 +102,7 @@ def write(path: Path, rows: list[Any]) -> Path:
 
 def turns_of(messages: Any, **others: Any) -> tuple[list[dict[str, Any]], ReadReport]:
     report = ReadReport("stop", "", evidence=others.pop("evidence", ("tools",)))
-    return read_turns(Row({"messages": messages, **others}, "chat.jsonl", 0, 1), report), report
+    return read_conversation(Row({"messages": messages, **others}, "chat.jsonl", 0, 1), report), report
 
 
 @pytest.mark.parametrize("name", FILES)
