@@ -344,6 +344,9 @@ class WrappedSource(Source):
     def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
         return self.source.read_file(file, split, report, start)
 
+    def with_all_rows(self, given: Collection[str] = ()) -> Source:
+        return replace(self, source=self.source.with_all_rows(given))
+
     def excluding(self, excluded: Excluded) -> Source | None:
         inner = self.source.excluding(excluded)
         return None if inner is None else replace(self, source=inner)

@@ -69,7 +69,6 @@ DEEP = json.loads("[" * 900 + "]" * 900)
         ({"messages": []}, "invalid_request", "messages", ""),
         ({"messages": "Hello"}, "invalid_request", "messages", ""),
         ({"messages": [LOOK, "Hello"]}, "invalid_request", "messages.1", ""),
-        ({"messages": [LOOK] * 10_001}, "body_too_large", None, ""),
         ({"messages": [{}] * 10_001}, "invalid_request", "messages", "10000"),
         ({"messages": MESSAGES, "response": "a"}, "invalid_request", "response", ""),
         ({"messages": MESSAGES, "stream": True}, "invalid_request", "stream", ""),
