@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"standard input has no {TRANSCRIPT}", hint=hint)
     if asked.get("stop_hook_active") is True:
         return DONE
-    from data_modules.reading.conversations import read_conversation_file
+    from data_modules.reading.conversations import HELPER, read_conversation_file
     from faithkit.evidence import describe_mark
     from faithkit.pages.page_tables import escape_terminal
     from faithkit_workflows.detectors.assertions import is_failure, judge_turns
@@ -49,8 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     loaded = load_checkpoint({"checkpoint": options.checkpoint, "precision": "32-true"})
     is_precise = options.checkpoint == DEFAULT and options.threshold is None  # few supported answers are stopped
     loaded = with_threshold(loaded, options.threshold, options.checkpoint, "precision" if is_precise else None)
-    (found,) = judge_turns(turns[-1:], by=loaded.detector)
-    if not is_failure(found, None):
+    turns = [turn for turn in turns if not turn["conversation"].endswith(HELPER)]
+    found = next(iter(judge_turns(turns[-1:], by=loaded.detector)), None)
+    if found is None or not is_failure(found, None):
         return DONE
     print("The last answer says what the tools did not return or do:", file=sys.stderr)
     for span in found.spans:

@@ -69,8 +69,9 @@ _CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 class Arithmetic:
     """One step of arithmetic with the values of a context and a question.
 
-    A product needs a word such as "each" and a half "half" anywhere, the double "twice" in the same sentence or in the
-    answer, and a difference without a unit "more" in the answer.
+    Question or answer must have a number that a sum, a difference or a product starts from, or a word such as
+    "altogether"; a word such as "more" suffices for a difference. A product also needs a word such as "each", and a
+    half "half" anywhere, the double "twice" in the same sentence or in the answer.
 
     Args:
         given: The values of context and question.

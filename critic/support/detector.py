@@ -168,7 +168,7 @@ class SupportDetector:
         ]
 
     def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Prediction]:
-        # What the assistant claimed before is no part of the question, whose values are not judged.
+        # Values of the question are not judged, so earlier turns of the assistant must not be a part of it.
         asked = (r.question if r.asked is None else r.asked for r in requests)
         texts = [(r.knowledge or "", question, r.response) for r, question in zip(requests, asked, strict=True)]
         aligned = encode_and_align(self.encoder, texts)

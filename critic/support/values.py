@@ -4,9 +4,10 @@
     Call A-113 before 5 pm on 1 May.     identifier a113; time 17:00; date 1 May
 
 A value of the answer is *equal* to one of the context after normalisation: units are converted, number words are read,
-an approximation ("about 90") and a rounded figure allow a tolerance, and a value inside a range of the context belongs
-to it. A value that follows from the context by one sum, difference or product of values of its kind is *computed*. Any
-other value is *different* if the context has values of its kind, and *absent* if it has none.
+and an approximation ("about 90") and a rounded figure allow a tolerance. It is *computed* if it follows by one sum,
+difference or product of values of its kind, of which the answer shows one; or if it is an age, a fraction or an
+approximation inside a range of the context, or an example. Any other value is *different* if the context has values of
+its kind, and *absent* if it has none.
 
 An equal value can still be wrong: it may belong to another subject. Whether it does needs a model that reads.
 

@@ -17,74 +17,31 @@ with the same arguments replaces the earlier one. Structured results become line
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from data_modules.reading.formats import parse_json
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
-from data_modules.reading.structured import render, render_value
+from data_modules.reading.messages import SYSTEM, TOOL, USER, Call, Message, is_constructor, is_message, read_message
+from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row, check_text, read_rows
+from data_modules.reading.structured import render
 from faithkit.errors import UserError, shorten
 from faithkit.records import passage_text
 
-TOOLS, SYSTEM, USER, ASSISTANT, TOOL = "tools", "system", "user", "assistant", "tool"
+TOOLS = "tools"
 EVIDENCE = (TOOLS, SYSTEM, USER)
 MAX_CALLS, MAX_RESULT = 100, 2_000  # calls that a turn keeps, and characters of the result of each
 MAX_NAME, MAX_ARGUMENTS = 200, 4_000  # characters of a call: of long arguments the begin and the end
 MAX_EVIDENCE = 200_000  # characters of a turn's context: the latest results count
-_ROLES = {
-    **dict.fromkeys(("assistant", "ai", "model", "gpt", "AIMessage", "AIMessageChunk"), ASSISTANT),
-    **dict.fromkeys(("user", "human", "HumanMessage"), USER),
-    **dict.fromkeys(("system", "developer", "SystemMessage"), SYSTEM),
-    **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), TOOL),
-}
 _LISTS = ("messages", "conversation", "conversations", "input_messages")
 _IDS = ("conversation_id", "conversation", "thread_id", "session_id", "sessionId", "trace_id", "traceId", "id")
 _DOCUMENTS = ("documents", "context", "contexts", "retrieved_documents")
-_TEXT_PARTS = ("text", "input_text", "output_text")
-_RESULT_PARTS = ("tool_result", "tool_call_response", "function_call_output")
-_CALL_PARTS = ("tool_use", "tool_call", "function_call")
-_SKIPPED_PARTS = ("thinking", "redacted_thinking", "reasoning", "refusal")
 CALLS = "calls"  # of a row, and of an example's `meta`: what the assistant had called, as JSON
+HELPER = " helper"  # ends the id of the conversation of an agent that the agent of the session has started
 NO_EVIDENCE = "turns before any result of a tool, not judged"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A call of a tool, with its result once there is one.
-
-    Args:
-        arguments: As the agent wrote them, JSON as a text.
-        failed: The result says that the call failed.
-    """
-
-    id: str
-    name: str
-    arguments: str
-    result: str = ""
-    failed: bool = False
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The same for calls that are repeated with the same arguments."""
-        return self.name, self.arguments
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A message of a conversation: a text, calls of the assistant, or the result of a call."""
-
-    role: str
-    text: str = ""
-    calls: tuple[Call, ...] = ()
-    answers: str = ""  # the id of the call that a tool answers
-    name: str = ""  # of the tool
-    failed: bool = False
-    unread: int = 0  # images, sounds and files
-    number: int = 0  # in the conversation, from 1
 
 
 def is_conversation(values: Mapping[str, Any]) -> bool:
@@ -93,9 +50,9 @@ def is_conversation(values: Mapping[str, Any]) -> bool:
 
 
 def is_event(values: Mapping[str, Any]) -> bool:
-    """Whether a row is one message or event of a conversation whose lines belong together."""
+    """Whether a row is one message or event: all rows of its session are one conversation."""
     inner = values.get("message", values.get("payload"))
-    return _is_message(values) or (isinstance(inner, Mapping) and ("type" in values or _is_message(inner)))
+    return is_message(values) or (isinstance(inner, Mapping) and ("type" in values or is_message(inner)))
 
 
 def expand_conversations(rows: Iterator[Row], report: ReadReport) -> Iterator[Row]:
@@ -150,11 +107,17 @@ def read_conversation_file(path: Path) -> tuple[list[dict[str, Any]], list[str]]
     if path.suffix not in (".json", ".jsonl"):
         raise UserError("conversations are read from .json and .jsonl files", place=str(path), hint="name such a file")
     report = ReadReport("stop", "")
-    first = next(iter(read_rows(path, report, parse_json)))
+    rows = read_rows(path, report, parse_json)
+    first = next(rows)
     if not (is_conversation(first.values) or is_event(first.values) or "samples" in first.values):
         raise UserError("no conversation in this file", place=str(path), hint="write it as [{role, content}, ...]")
-    turns = [dict(row.values) for row in expand_conversations(read_rows(path, report, parse_json), report)]
-    return turns, [f"{number:,} {outcome}" for outcome, number in report.counts.items()]
+    turns = [dict(row.values) for row in expand_conversations(chain([first], rows), report)]
+    return turns, describe_left_out(report)
+
+
+def describe_left_out(report: ReadReport) -> list[str]:
+    """Describes what of the conversations was not judged, a text for each reason."""
+    return [f"{number:,} {outcome}" for outcome, number in report.counts.items() if outcome != REJECTED]
 
 
 def read_conversation(row: Row, report: ReadReport, max_turns: int | None = None) -> list[dict[str, Any]]:
@@ -257,20 +220,8 @@ def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return passages[min(kept, len(passages) - 1) :]
 
 
-def _is_message(value: Any) -> bool:
-    if not isinstance(value, Mapping):
-        return False
-    role = value.get("role", value.get("type", value.get("from")))
-    has_text = any(name in value for name in ("content", "parts", "data", "value", "tool_calls", "kwargs"))
-    return isinstance(role, str) and ((role in _ROLES and has_text) or role in (*_RESULT_PARTS, *_CALL_PARTS))
-
-
 def _is_message_list(value: Any) -> bool:
-    return isinstance(value, list) and any(_is_message(one) or _is_constructor(one) for one in value)
-
-
-def _is_constructor(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping)
+    return isinstance(value, list) and any(is_message(one) or is_constructor(one) for one in value)
 
 
 def _span_attributes(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -292,9 +243,9 @@ def _join_events(rows: Iterable[Row]) -> Iterator[Row]:
         inner = row.values.get("message", row.values.get("payload"))
         event = inner if isinstance(inner, Mapping) else row.values
         key = next((str(row.values[name]) for name in _IDS[:-1] if isinstance(row.values.get(name), str)), "")
-        if row.values.get("isSidechain"):  # a helper of the agent has its conversation
-            key = f"{key} helper"
-        if _is_message(event):  # other events, such as summaries, are no messages
+        if row.values.get("isSidechain"):
+            key += HELPER
+        if is_message(event):  # other events, such as summaries, are no messages
             sessions.setdefault(key, (row, []))[1].append(event)
     for key, (row, messages) in sessions.items():
         yield replace(row, values={"messages": messages, **({"conversation_id": key} if key else {})})
@@ -336,117 +287,6 @@ def _read_list(messages: Any, name: str, begin: int = 0) -> Iterator[Message]:
             raise error.within(f"message {number}") from error
         except RecursionError as error:
             raise BadRow(f"message {number} is nested too deeply", hint="give the result as a text") from error
-
-
-def read_message(message: Any) -> Iterator[Message]:
-    """Reads one message of any of the formats; a message with results of several calls becomes several.
-
-    Raises:
-        BadRow: It is malformed.
-    """
-    if not isinstance(message, Mapping):
-        raise BadRow(f"must be an object with role and content, got {shorten(message)}")
-    role = message.get("role", message.get("type", message.get("from")))
-    if _is_constructor(message):  # as LangChain's dumpd writes it
-        names, message = message.get("id"), message["kwargs"]
-        role = names[-1] if isinstance(names, list) and names else None
-    elif isinstance(message.get("data"), Mapping):
-        message = message["data"]
-    if role in (*_RESULT_PARTS, *_CALL_PARTS):
-        yield from _read_parts(ASSISTANT, [{**message, "type": role}])
-        return
-    if not isinstance(role, str) or role not in _ROLES:
-        raise BadRow(f"unknown role {shorten(role)}", hint=f"roles are {', '.join(sorted(set(_ROLES.values())))}")
-    role = _ROLES[role]
-    content = message.get("content", message.get("parts", message.get("value")))
-    calls = tuple(_read_call(call) for call in _objects(message.get("tool_calls"), "tool_calls"))
-    if role == TOOL:
-        answers = message.get("tool_call_id", message.get("call_id", message.get("id"))) or ""
-        name = message.get("name") or message.get("function") or ""
-        parts = content if isinstance(content, list) else []
-        if any(isinstance(part, Mapping) and part.get("type") in _RESULT_PARTS for part in parts):
-            yield from _read_parts(role, parts)
-            return
-        failed = bool(message.get("error") or message.get("is_error")) or message.get("status") == "error"
-        text = _text_of(content)
-        error = message.get("error")
-        if isinstance(error, Mapping) and isinstance(error.get("message"), str):
-            text = text or error["message"]
-        yield Message(role=TOOL, text=text, answers=str(answers), name=str(name), failed=failed or _says_failed(text))
-        return
-    if isinstance(content, list):
-        yield from _read_parts(role, content, calls)
-    elif content is None or isinstance(content, str):
-        yield Message(role=role, text=content or "", calls=calls)
-    else:
-        raise BadRow(f"content must be text or a list of parts, got {shorten(content)}")
-
-
-def _read_parts(role: str, parts: Sequence[Any], calls: tuple[Call, ...] = ()) -> Iterator[Message]:
-    texts: list[str] = []
-    unread = 0
-    for part in parts:
-        if isinstance(part, str):
-            texts.append(part)
-            continue
-        if not isinstance(part, Mapping):
-            raise BadRow(f"a part of the content must be an object, got {shorten(part)}")
-        kind = part.get("type")
-        if kind in _TEXT_PARTS:
-            text = part.get("text", part.get("content"))
-            texts.append(check_text(text, "text", empty_ok=True))
-        elif kind in _CALL_PARTS:
-            calls = (*calls, _read_call(part))
-        elif kind in _RESULT_PARTS:
-            text = _text_of(part.get("content", part.get("response", part.get("result", part.get("output")))))
-            answers = part.get("tool_use_id", part.get("id", part.get("call_id"))) or ""
-            failed = part.get("is_error") is True or _says_failed(text)
-            yield Message(role=TOOL, text=text, answers=str(answers), failed=failed)
-        elif kind not in _SKIPPED_PARTS:
-            unread += 1
-    if texts or calls or unread:
-        yield Message(role=role, text="\n".join(texts), calls=calls, unread=unread)
-
-
-def _read_call(call: Mapping[str, Any]) -> Call:
-    function = call.get("function")
-    function = function if isinstance(function, Mapping) else {"name": function} if isinstance(function, str) else call
-    name = function.get("name", call.get("name"))
-    if not isinstance(name, str):
-        raise BadRow(f"a call must have the name of its tool, got {shorten(call)}")
-    given: Any = next(
-        (one[key] for one in (function, call) for key in ("arguments", "input", "args") if key in one), {}
-    )
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, sort_keys=True)
-    identifier = call.get("call_id") or call.get("id") or call.get("tool_call_id") or ""
-    return Call(id=str(identifier), name=name, arguments=arguments)
-
-
-def _text_of(content: Any) -> str:
-    """Returns the text of a tool's result: a text, parts with texts, or a value of JSON as lines."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return check_text(content, "the result", empty_ok=True)
-    if isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content):
-        return "\n".join(str(part.get("text", part.get("content", ""))) for part in content)
-    return render_value(content)
-
-
-def _says_failed(text: str) -> bool:
-    """Whether a result is an error by its words or its fields."""
-    begin = text.lstrip()[:300].lower()
-    return begin.startswith(("error", "traceback", "exception", "failed")) or any(
-        mark in begin.replace(" ", "") for mark in ('"error":"', '"error":{', '"success":false', '"status":"error"')
-    )
-
-
-def _objects(value: Any, name: str) -> list[Mapping[str, Any]]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-        raise BadRow(f"{name} must be a list of objects, got {shorten(value)}")
-    return value
 
 
 def _read_documents(value: Any) -> Iterator[str]:

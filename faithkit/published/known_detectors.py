@@ -4,8 +4,8 @@
     checkpoint=minicheck-roberta-large:FOLDER      from a copy of its hub repository
     checkpoint=lynx-8b:http://localhost:8000/v1    on an OpenAI-compatible server, for those that are language models
 
-An entry's `reads` chooses a class here, whose fields are the entry's other keys. `faithkit_workflows.detectors.known`
-runs it. No code of a repository is run.
+The key `reads` of an entry chooses its class here; the other keys are the fields of the class.
+`faithkit_workflows.detectors.known` runs it. No code of a repository is run.
 """
 
 import tomllib

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from data_modules.reading.conversations import CALLS, parse_calls
+from data_modules.reading.conversations import CALLS, describe_left_out, parse_calls
 from data_modules.reading.rows import ReadReport
 from faithkit.pages.page_parts import AgentTurn
 from faithkit.records import HALLUCINATED, Example, Prediction
@@ -49,5 +49,4 @@ class ConversationCounter:
             lines[0] += f"; most in {worst['conversation']}: {worst['unsupported']} of {worst['turns']} turns"
             lines[0] += f", the first is turn {worst['first_unsupported']}"
         lines[0] += " (conversations.jsonl)"
-        counts = {outcome: number for outcome, number in report.counts.items() if not outcome.startswith("rejected")}
-        return lines + [f"{number:,} {outcome}" for outcome, number in counts.items()]
+        return lines + describe_left_out(report)

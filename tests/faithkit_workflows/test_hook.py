@@ -14,7 +14,7 @@ from critic.support.detector import FILE, hash_weights
 from critic.support.word_model import WordModel
 from faithkit import check
 from faithkit.errors import UserError
-from faithkit.files.jsonl import read_jsonl
+from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit_workflows import hook
 from faithkit_workflows.check import main as check_main
 from tests.running import ROOT
@@ -70,6 +70,10 @@ def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(
     path = str(transcript(tmp_path, "All tests pass."))
     assert ask({"transcript_path": path, "stop_hook_active": True}) == 0
     assert ask({"transcript_path": str(transcript(tmp_path, "2 tests failed, 14 passed."))}) == 0
+    own = list(read_jsonl(transcript(tmp_path, "2 tests failed, 14 passed.")))
+    of_helper = [{**row, "isSidechain": True} for row in read_jsonl(transcript(tmp_path, "All tests pass."))]
+    write_jsonl(tmp_path / "both.jsonl", [*own, *of_helper])
+    assert ask({"transcript_path": str(tmp_path / "both.jsonl")}) == 0
     assert ask({"transcript_path": str(tmp_path / "missing.jsonl")}) == 1
     assert "does not exist" in capsys.readouterr().err
     with pytest.raises(UserError, match="transcript_path"):
