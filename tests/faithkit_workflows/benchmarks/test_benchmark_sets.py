@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from data_modules.embedded.layouts import written_layout
-from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from tests.data_modules.official.benchmark_sets import AGGREFACT
 from tests.data_modules.official_rows import make, read, write, write_case
@@ -17,7 +16,7 @@ def predictions(file: Path, name: str, corpus: str) -> str:
     rows = []
     for number, one in enumerate(read(make(name, corpus))[0]):
         called = number % 2 == 0
-        spans = [{"start": 0, "end": 3, "label": "hallucination"}] if called and SOURCES[name].name == "psiloqa" else []
+        spans = [{"start": 0, "end": 3, "label": "hallucination"}] if called and one.spans is not None else []
         rows.append({"id": one.id, "label": "hallucinated" if called else "faithful", "score": 0.6, "spans": spans})
     write(file, rows)
     return str(file)
@@ -39,6 +38,8 @@ def evaluate(tmp_path: Path, name: str, corpus: str) -> dict[str, float]:
         ("faithbench", "set/all rows/balanced_accuracy", "as its paper scores it"),
         ("summedits", "mean/balanced_accuracy", "by domain"),
         ("wice", "macro_f1", "test/wice, percent"),
+        ("lettucedetect_code", "mean/iou", "by set"),
+        ("lettucedetect_prose", "mean/iou", "by set"),
     ],
 )
 def test_the_protocol_of_each_is_printed_with_published_figures(
@@ -46,9 +47,11 @@ def test_the_protocol_of_each_is_printed_with_published_figures(
 ) -> None:
     values = evaluate(tmp_path, name, written_layout(name, {"validation": 90, "test": 90}))
     assert 0 <= values[metric] <= 1
+    if name.startswith("lettucedetect"):
+        assert values["type/contradiction/numerical/char_recall"] < 1, "a few characters of each span are marked"
     printed = capsys.readouterr().out
     assert place in printed and f"{100 * values[metric]:.1f} [" in printed
-    has_figures = name in ("aggrefact", "true_sets", "psiloqa")
+    has_figures = name in ("aggrefact", "true_sets", "psiloqa", "lettucedetect_code", "lettucedetect_prose")
     assert ("* " in printed) == has_figures, "published figures by set"
 
 
