@@ -22,8 +22,9 @@ from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 CATEGORIES = ("contradiction", "unsupported_addition", "fabricated_reference")
-CODE_SETS = CODE_AGENT, _, README, *_ = ("code-agent", "tool-output", "readme", "wikipedia", "acl")
-PROSE_SETS = _, RAGTRUTH = ("psiloqa", "ragtruth")
+CODE_AGENT, README, RAGTRUTH = "code-agent", "readme", "ragtruth"
+CODE_SETS = (CODE_AGENT, "tool-output", README, "wikipedia", "acl")
+PROSE_SETS = ("psiloqa", RAGTRUTH)
 PREFIX = "lettucedetect-"  # of some names in the files
 LAYOUT = {"LettuceDetect": ("prompt", "answer", "labels", "task_type", "dataset", "language", "metadata")}
 INSTANCE = re.compile(r"(.+)-[^-]+")  # OWNER__REPOSITORY-NUMBER

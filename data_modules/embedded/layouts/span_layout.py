@@ -31,7 +31,7 @@ MODELS = {"chat-small": 0.25, "chat-medium": 0.15, "chat-large": 0.08}  # rates 
 
 
 # The label, category and subcategory of LettuceDetect's data for each type of mark.
-LETTUCE_TYPES = {
+LETTUCE_TYPES: dict[str, dict[str, Any]] = {
     "evident_conflict": {"label": "NUMERICAL", "category": "contradiction", "subcategory": "numerical"},
     "subtle_conflict": {"label": "ENTITY", "category": "contradiction", "subcategory": "entity"},
     "evident_baseless": {"label": "CLAIM", "category": "unsupported_addition", "subcategory": "claim"},
@@ -400,18 +400,19 @@ def write_wice(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
 def write_lettucedetect(folder: Path, num_rows: NumRows = 100, seed: int = 0, *, sets: Sequence[str]) -> Path:
     """Writes LettuceDetect's layout as JSON lines, metadata as text; sources take turns among the sets."""
     for split in sizes(num_rows):
-        rows = []
+        rows: list[dict[str, Any]] = []
         for _, source, answer in _answers(num_rows, (split,), seed):
-            name, knowledge = sets[source.number % len(sets)], " ".join(source.passages)
-            labels = [{"start": mark.start, "end": mark.end, **LETTUCE_TYPES[mark.type]} for mark in answer.marks]
-            texts = {"prompt": f"User request: {source.question}\n\n{knowledge}", "answer": answer.text}
-            metadata = {"doc_id": f"embedded/{split}-{source.number}", "is_hallucinated": bool(labels)}
+            name, passages = sets[source.number % len(sets)], " ".join(source.passages)
+            metadata: dict[str, Any] = {"doc_id": f"embedded/{split}-{source.number}"}
             if name == CODE_AGENT:
                 metadata["instance_id"] = f"embedded__{split}-{source.number}-{len(rows)}"
-            texts |= {"context": "", "question": ""} if name == RAGTRUTH else {}
-            texts = {"context": knowledge, "question": source.question} | texts
-            row = {"labels": labels, "split": split, "task_type": "qa", "dataset": name, "language": "en"}
-            row |= {"context_modality": "prose", "metadata": json.dumps(metadata)}
-            rows.append(texts | row)
+            row: dict[str, Any] = {"prompt": f"User request: {source.question}\n\n{passages}", "answer": answer.text}
+            has_context = name != RAGTRUTH
+            row |= (
+                {"context": passages, "question": source.question} if has_context else {"context": "", "question": ""}
+            )
+            row["labels"] = [{"start": m.start, "end": m.end, **LETTUCE_TYPES[m.type]} for m in answer.marks]
+            row |= {"split": split, "task_type": "qa", "dataset": name, "language": "en", "context_modality": "prose"}
+            rows.append({**row, "metadata": json.dumps(metadata)})
         write_jsonl(folder / f"{split}.jsonl", rows)
     return folder
