@@ -22,6 +22,10 @@ from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 CATEGORIES = ("contradiction", "unsupported_addition", "fabricated_reference")
+SUBCATEGORIES = (
+    *("numerical", "temporal", "entity", "relational", "value", "claim", "elaboration", "subjective", "behavior"),
+    *("section", "identifier", "attribute"),
+)
 CODE_AGENT, README, RAGTRUTH = "code-agent", "readme", "ragtruth"
 CODE_SETS = (CODE_AGENT, "tool-output", README, "wikipedia", "acl")
 PROSE_SETS = ("psiloqa", RAGTRUTH)

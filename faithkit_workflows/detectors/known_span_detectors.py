@@ -16,7 +16,7 @@ from string import Template
 from typing import Any, ClassVar
 
 from critic.tagger.predictor import Tagger
-from data_modules.datasets.lettucedetect import CATEGORIES
+from data_modules.datasets.lettucedetect import CATEGORIES, SUBCATEGORIES
 from data_modules.encoding.encoder import question_text
 from faithkit import arguments
 from faithkit.errors import UserError
@@ -34,9 +34,12 @@ INSTALL = f"pip install --no-deps {PACKAGE}"
 FIELDS = {"question": "{question}", "num_passages": "{num_passages}", "context": "{passages}", "text": "{passages}"}
 QUOTED_SYSTEM = re.compile(r'^SYSTEM = """(.+?)"""', re.DOTALL | re.MULTILINE)  # in the example of a model card
 SPANS, TEXT, CATEGORY, SUBCATEGORY = "hallucinated_spans", "text", "category", "subcategory"
-UNSPECIFIED = "unspecified"  # a subcategory that says nothing
-TEXTS = {name: {"type": "string"} for name in (TEXT, CATEGORY, SUBCATEGORY)} | {CATEGORY: {"enum": [*CATEGORIES]}}
-ITEMS = {"type": "object", "properties": TEXTS, "required": [*TEXTS], "additionalProperties": False}
+FIELDS_OF_SPAN = {
+    TEXT: {"type": "string"},
+    CATEGORY: {"enum": [*CATEGORIES]},
+    SUBCATEGORY: {"enum": [*SUBCATEGORIES, "unspecified"]},
+}
+ITEMS = {"type": "object", "properties": FIELDS_OF_SPAN, "required": [*FIELDS_OF_SPAN], "additionalProperties": False}
 SCHEMA = {
     "type": "object",
     "properties": {SPANS: {"type": "array", "items": ITEMS}},
@@ -214,7 +217,7 @@ def read_span_list(reply: str) -> list[tuple[str, str]] | None:
         label, element = item.get(CATEGORY), item.get(SUBCATEGORY)
         if label not in CATEGORIES:
             label = UNTYPED
-        elif isinstance(element, str) and element not in ("", UNSPECIFIED):
+        elif element in SUBCATEGORIES:
             label = f"{label}/{element}"
         found.append((item[TEXT], label))
     return found

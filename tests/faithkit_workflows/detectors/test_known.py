@@ -172,7 +172,7 @@ def test_a_language_model_lists_spans_with_types_in_the_order_of_the_response(pa
         + span_list(("It has 10 rooms", "contradiction", "numerical"), ("10", "fabricated_reference", "unspecified"))
         + "\n```",
         "It has twelve rooms.": '{"hallucinated_spans": []} That is all.',
-        "It has a sauna.": span_list(("a Sauna", "unsupported_addition", "claim")),
+        "It has a sauna.": span_list(("a Sauna", "invention", "</script>")),
         "It is old.": '{"hallucinated_spans": [{"text": "ol',
         "It is new.": '{"hallucinated_spans": ["new"]}',
     }
@@ -205,11 +205,11 @@ def test_the_system_prompt_is_found_in_a_copy_of_the_model_card(tmp_path: Path) 
 
 @given(
     st.text()
-    | st.builds(lambda texts: span_list(*((text, "contradiction", "x") for text in texts)), st.lists(st.text()))
+    | st.builds(lambda texts: span_list(*((text, "contradiction", "value") for text in texts)), st.lists(st.text()))
 )
 def test_any_reply_is_a_list_or_malformed(reply: str) -> None:
     items = read_span_list(reply)
-    assert items is None or all(label in ("contradiction/x", "hallucination") for _, label in items)
+    assert items is None or all(label in ("contradiction/value", "hallucination") for _, label in items)
 
 
 @given(st.text(alphabet="ab 🌊"), st.lists(st.text(alphabet="ab 🌊", max_size=3)))
