@@ -57,6 +57,8 @@ DATASETS = {
     "ragtruth_plus_plus": "data_modules.datasets.ragtruth_plus_plus.RagTruthPlusPlus",
     "summedits": "data_modules.datasets.summedits.SummEdits",
     "wice": "data_modules.datasets.wice.Wice",
+    "lettucedetect_code": "data_modules.datasets.lettucedetect.LettuceDetectCode",
+    "lettucedetect_prose": "data_modules.datasets.lettucedetect.LettuceDetectProse",
     "weak_wow": "data_modules.weak.wow_pairs.WeakWow",
     "dropped_support": "data_modules.weak.dropped.DroppedSupport",
 }

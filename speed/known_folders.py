@@ -15,22 +15,30 @@ SPECIAL = {
     "deberta": ("[CLS]", "[SEP]", "[PAD]", "[UNK]"),
     "t5": ("<pad>", "</s>", "<pad>", "<unk>"),  # T5 begins with its padding token
     "modernbert": ("[CLS]", "[SEP]", "[PAD]", "[UNK]"),
+    "gemma": ("<bos>", "<eos>", "<pad>", "<unk>"),  # of mmBERT
+    "eurobert": ("<|begin_of_text|>", "<|end_of_text|>", "<|end_of_text|>", "<|unknown|>"),  # it pads with its end
 }
 SIZE: dict[str, Any] = {"num_hidden_layers": 4, "num_attention_heads": 4, "initializer_range": 0.1}
 
 
 def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length: int) -> Any:
-    """Trains a tokenizer of a family on texts and writes it: BPE over bytes, or Unigram with marked spaces."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    """Trains a tokenizer of a family on texts and writes it: BPE over bytes or marked spaces, or Unigram."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     begin, end, pad, unknown = SPECIAL[family]
     special = list(dict.fromkeys((begin, pad, end, unknown)))
-    if family in ("roberta", "modernbert"):
+    if family in ("roberta", "modernbert", "eurobert"):
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer: Any = trainers.BpeTrainer(vocab_size=2000, special_tokens=special, initial_alphabet=alphabet)
+    elif family == "gemma":
+        tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=unknown))
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+        tokenizer.decoder = decoders.Replace("▁", " ")
+        special += [f"<0x{byte:02X}>" for byte in range(256)]
+        trainer = trainers.BpeTrainer(vocab_size=2000, special_tokens=special)
     else:
         tokenizer = Tokenizer(models.Unigram())
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -68,12 +76,19 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
     torch.manual_seed(0)
     texts = list(texts)
     if known.marks_spans:
-        tokenizer = write_tokenizer(folder, "modernbert", texts, 8192)
-        size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 8192, "local_attention": 64}
-        ids = {f"{one}_token_id": tokenizer.pad_token_id for one in ("pad", "bos", "eos", "cls", "sep")}
-        made = t.ModernBertConfig(**size, **ids)
-        made.num_labels = 2
-        t.ModernBertForTokenClassification(made).save_pretrained(folder)
+        family = "eurobert" if "eurobert" in known.hub else "gemma" if "mmbert" in known.hub else "modernbert"
+        tokenizer = write_tokenizer(folder, family, texts, 8192)
+        size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 8192}
+        ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+        if family == "eurobert":
+            made: Any = t.EuroBertConfig(**size, **ids, mask_token_id=ids["bos_token_id"], num_key_value_heads=2)
+            made.num_labels = 2
+            t.EuroBertForTokenClassification(made).save_pretrained(folder)
+        else:
+            ids |= {"cls_token_id": ids["bos_token_id"], "sep_token_id": ids["eos_token_id"]}
+            made = t.ModernBertConfig(**size, **ids, local_attention=64)
+            made.num_labels = 2
+            t.ModernBertForTokenClassification(made).save_pretrained(folder)
     elif head == "first_token":
         model = _t5(folder, t.T5ForConditionalGeneration, texts, hidden_size)
         model.config.save_pretrained(folder)

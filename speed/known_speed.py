@@ -10,6 +10,8 @@ FAITHKIT_ORIGINALS_PYTHON=~/originals/bin/python FAITHKIT_ORIGINALS_CODE=~/check
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -76,7 +78,8 @@ def make_rows(count: int, *, join: bool) -> list[dict[str, Any]]:
 def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidden_size: int) -> str:
     """Compares one detector, and describes the result in a line."""
     texts = [text for row in rows for text in (*row["passages"], row["question"] or "", row["response"])]
-    is_tagger = known_detectors()[name].marks_spans
+    known = known_detectors()[name]
+    is_tagger, language = known.marks_spans, getattr(known, "prompts", "")
     examples = []
     for row in rows:  # only a tagger reads their passages and their question
         knowledge = number_passages(row["passages"]) if is_tagger else "\n".join(row["passages"])
@@ -84,11 +87,16 @@ def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidd
         text = {"knowledge": knowledge, "history": history, "response": row["response"]}
         examples.append(Example(id="1", source="speed", split="all", group="1", **text))
     folder = write_known(root, name, texts, hidden_size=hidden_size)
+    if language:  # its prompts are files of the original package
+        command = [os.environ[PYTHON], "-c", "import lettucedetect as one; print(one.__path__[0])"]
+        package = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[-1]
+        shutil.copytree(Path(package) / "prompts", folder / "prompts", dirs_exist_ok=True)
     detector = load_detector(f"{name}:{folder}", precision="32-true", batch_tokens=None)
     path = root / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     ours, theirs = [], []
     command = [os.environ[PYTHON], str(SCRIPT), "--name", name, "--root", str(root), "--rows", str(path)]
+    command += ["--model", known.hub, "--language", language]
     with start_worker([*command, "--code", os.environ[CODE]], HF_HUB_OFFLINE="1") as ask:
         ask(0, 2)
         list(detector.predict_examples(examples[:2]))

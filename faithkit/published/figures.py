@@ -38,6 +38,7 @@ CHECKSUMS = {  # SHA-256
     "lettucedetect": "b12762549e092ad13d965a767d55ee311a73a39eca1eb0a5900bc488e01ba295",
     "lettucedetect_v2": "8e0aa4c78b3583deccd67e051792713125bd79763b0b67dc0d23cbb8efa8c16d",
     "lettucedetect_v2_psiloqa": "163bbb6a5d37c38a7ce469ae8b21d66df9ee725695af1d5f4d40aaaebb605681",
+    "lettucedetect_v2_sets": "6e5e5431ba5d4440c5380ab9cdb8af9bd3869859c4317d41c7496a48068e62e6",
     "luna": "729c5dc5a7cf2594489acdc03ff9406f220a083ce3702cc61b29539ed3df8f8c",
     "rag_hat": "9fc8760dcce5464ec2b2c784daba372da29e4b25e289af22b90608d7a1ba9872",
     "rag_hat_by_task": "0ebbc6c087a80b33ca47afd814bb41f8401e5baabb5077537baacfef00b01772",
@@ -247,6 +248,8 @@ SET_TABLES: Mapping[str, Sequence[str]] = {
     "aggrefact": ("aggrefact_leaderboard",),
     "true_sets": ("true_metrics", "granite_guardian_true"),
     "psiloqa": ("lettucedetect_v2_psiloqa",),
+    "lettucedetect_code": ("lettucedetect_v2_sets",),
+    "lettucedetect_prose": ("lettucedetect_v2_sets",),
 }
 
 

@@ -86,12 +86,16 @@ class PassageTagger(KnownDetector):
     """`reads = "passages"`: a tagger of a response to a prompt.
 
     Args:
-        prompt: With {question}, {num_passages} and {passages}.
-        prompt_without_question: With {passages}.
+        prompt: With {question}, {num_passages}, and {passages} (numbered) or {knowledge} (one below the other).
+        prompt_without_question: The same without {question}.
+        prompts: Names the files of the original package with both prompts, in their place.
+        passage: The word before the number of a passage.
     """
 
     prompt: str
     prompt_without_question: str
+    prompts: str = ""
+    passage: str = "passage"
 
     marks_spans: ClassVar[bool] = True
 
@@ -134,8 +138,8 @@ class KnownLanguageModel(KnownDetector):
         new_tokens: Maximum length of a reply; 0 where none is written.
     """
 
-    hallucinated: str
-    faithful: str
+    hallucinated: str = ""
+    faithful: str = ""
     reply: str = "text"
     served: str = ""
     new_tokens: int = 0
@@ -167,11 +171,31 @@ class TemplateJudge(KnownLanguageModel):
     template: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLister(KnownLanguageModel):
+    """`reads = "span list"`: a language model that lists unsupported texts with their types.
+
+    The system message is in its card, which is not copied here.
+
+    Args:
+        prompt: With {question}, {knowledge} and {response}.
+        prompt_without_question: The same without {question}.
+        passage: As of `PassageTagger`.
+    """
+
+    prompt: str
+    prompt_without_question: str
+    passage: str = "passage"
+
+    marks_spans: ClassVar[bool] = True
+
+
 KINDS: Mapping[str, type[KnownDetector]] = {
     "pair": PairClassifier,
     "passages": PassageTagger,
     "windows": WindowChecker,
     "prompt": PromptedJudge,
+    "span list": SpanLister,
     "template": TemplateJudge,
 }
 

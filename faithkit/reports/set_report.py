@@ -1,7 +1,8 @@
 """Reports of benchmarks that are scored as their papers and leaderboards do: set by set, with the mean of the sets.
 
 LLM-AggreFact: balanced accuracy. TRUE: AUROC; its mean is without FEVER and VitaminC, which some metrics learned.
-PsiloQA: intersection over union of marked characters, 1 where neither side marks any, mean over the rows of a language.
+PsiloQA: intersection over union of marked characters, 1 where neither side marks any, mean over the rows of a language;
+LettuceDetect's data are scored so by set.
 FaithBench: balanced accuracy and macro-F1 of all rows. SummEdits: balanced accuracy of each domain.
 """
 
@@ -50,6 +51,8 @@ PROTOCOLS = {
     "aggrefact": Protocol(metrics=("balanced_accuracy",), field="set"),
     "true_sets": Protocol(metrics=("auroc",), field="set", not_in_mean=("fever", "vitc")),
     "psiloqa": Protocol(metrics=(IOU,), field="language"),
+    "lettucedetect_code": Protocol(metrics=(IOU,), field="set"),
+    "lettucedetect_prose": Protocol(metrics=(IOU,), field="set"),
     "faithbench": Protocol(metrics=("balanced_accuracy", "macro_f1")),
     "summedits": Protocol(metrics=("balanced_accuracy",), field="domain"),
 }

@@ -22,6 +22,7 @@ from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.records import Example, Prediction
+from faithkit.reports.conversation_report import conversation_report
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
 from faithkit.reports.report import Provenance, Report, merge_reports
@@ -285,6 +286,7 @@ def _add_reports(
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
         set_report(*rows, title=title, dataset=dataset, fitting=fitting, num_resamples=num_resamples),
+        conversation_report(*rows, title=title, num_resamples=num_resamples),
         columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
         score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
         official_report(*rows, num_resamples=num_resamples) if is_official_halueval(block) else None,

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urldefrag
 
 from tqdm.auto import tqdm
@@ -13,13 +13,11 @@ from tqdm.auto import tqdm
 from critic.entailment.checker import EntailmentChecker, split_claims
 from critic.sequence.scorer import Critic
 from critic.tagger.predictor import Tagger
-from data_modules.encoding.encoder import question_text
 from faithkit import arguments
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.local_text import load_local
-from faithkit.inference.prompts import FIELD
 from faithkit.inference.text import ASSISTANT, OPENAI, LocalOptions, Message, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import UsedModel
@@ -32,12 +30,19 @@ from faithkit.published.known_detectors import (
     PairClassifier,
     PassageTagger,
     PromptedJudge,
+    SpanLister,
     TemplateJudge,
     WindowChecker,
     known_detectors,
 )
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, split_passages
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.weights.resolve import hash_folder, hub_file, hub_in_reach
+from faithkit_workflows.detectors.known_span_detectors import (
+    PromptedTagger,
+    SpanJudge,
+    add_prompts,
+    find_system_prompt,
+)
 from judge.judge import Judge
 from judge.options import AskOptions, PromptHeader
 from judge.prompt import PromptTemplate
@@ -86,12 +91,14 @@ class KnownLoader:
             options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
         match known:
             case PassageTagger():
-                return PromptedTagger(known, Tagger.load(source, **options))
+                return PromptedTagger(add_prompts(known, path), Tagger.load(source, **options))
             case PairClassifier():
                 return Critic.load(source, labels=dict(known.labels.items()), **options)
             case WindowChecker():
                 base = find_source(known, path, known.base) if known.base else ""
                 return EntailmentChecker.load(known, source, base, **options)
+            case SpanLister():
+                return SpanJudge(known, engine, find_system_prompt(known, path))
             case TemplateJudge():
                 return GuardianChecker(known, engine)
             case PromptedJudge():
@@ -154,58 +161,6 @@ def check_source(checkpoint: str) -> None:
     known = known_detectors().get(name)
     if known and not argument.startswith(SERVERS) and (argument or not getattr(known, "served", "")):
         find_source(known, argument)
-
-
-@dataclass(eq=False, repr=False)
-class PromptedTagger:
-    """A tagger whose context is a prompt around question and passages.
-
-    Prompts beyond the model's length are read in windows, and a token takes its lowest probability of them.
-    """
-
-    known: PassageTagger
-    tagger: Tagger
-    numbers_passages: ClassVar[bool] = True
-
-    def set_threshold(self, threshold: float) -> None:
-        """Sets the probability from which a response is labelled hallucinated; the tagger may be in use elsewhere."""
-        self.tagger = copy(self.tagger)
-        self.tagger.set_threshold(threshold)
-
-    @property
-    def threshold(self) -> float:
-        """The probability from which a response is labelled hallucinated."""
-        return self.tagger.threshold
-
-    def __repr__(self) -> str:
-        return f"PromptedTagger({self.known.name!r}, {self.tagger!r})"
-
-    @arguments.explain_keywords
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Yields the predictions of the examples, in their order."""
-        prompted = [replace(one, knowledge=self.prompt(one), history=()) for one in arguments.read_examples(examples)]
-        return self.tagger.predict_examples(prompted, progress=progress)
-
-    def prompt(self, example: Example) -> str:
-        """Writes the prompt of an example."""
-        passages, question = split_passages(example.knowledge), question_text(example)
-        values = {
-            "question": question,
-            "num_passages": str(len(passages)),
-            "passages": "\n".join(f"passage {number}: {text}" for number, text in enumerate(passages, start=1)),
-        }
-        text = self.known.prompt if question else self.known.prompt_without_question
-        return FIELD.sub(lambda match: values[match[1]], text)
-
-    @property
-    def model(self) -> Any:
-        """The tagger's model."""
-        return self.tagger.model
-
-    @property
-    def device(self) -> Any:
-        """The model's device."""
-        return self.tagger.device
 
 
 class ClaimJudge:

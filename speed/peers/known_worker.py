@@ -24,7 +24,7 @@ Score = Callable[[list[str], list[str]], list[float]]
 def main() -> None:
     """Loads the original, then works line by line."""
     parser = argparse.ArgumentParser()
-    for name in ("name", "root", "rows", "code"):
+    for name in ("name", "root", "rows", "code", "model", "language"):
         parser.add_argument(f"--{name}", default="")
     options = parser.parse_args()
     rows = [json.loads(line) for line in Path(options.rows).read_text(encoding="utf-8").splitlines()]
@@ -35,7 +35,7 @@ def main() -> None:
     code = Path(options.code).resolve()
     sys.path[:0] = [str(code / part) for part in ("MiniCheck", "FactCG", "AlignScore/src", "hhem")]
     os.chdir(options.root)  # the originals name models of the hub, which are folders here
-    score = load_rows(options.name)
+    score = load_rows(options.name, options.model, options.language)
     for line in sys.stdin:
         start, stop = map(int, line.split())
         begin = time.process_time()
@@ -44,23 +44,22 @@ def main() -> None:
         print(json.dumps({"supported": found, "seconds": seconds}), file=answers, flush=True)
 
 
-def load_rows(name: str) -> Callable[[list[Row]], list[float]]:
-    """Loads an original by its name in faithkit, as a function of rows."""
-    if name.startswith("lettucedetect"):
+def load_rows(name: str, model: str, language: str) -> Callable[[list[Row]], list[float]]:
+    """Loads an original by its name in faithkit, as a function of rows; LettuceDetect's by model and language."""
+    if "lettuce" in name:
         from lettucedetect import HallucinationDetector
 
-        model = f"KRLabsOrg/lettucedect-{name.removeprefix('lettucedetect-')}-modernbert-en-v1"
-        detector = HallucinationDetector(method="transformer", model_path=model)
+        detector = HallucinationDetector(method="transformer", model_path=model, lang=language or "en")
 
-        def score_rows(rows: list[Row]) -> list[float]:
-            """A response is as supported as its least supported token."""
-            found = []
-            for row in rows:
-                tokens = detector.predict(row["passages"], row["response"], row["question"], output_format="tokens")
-                found.append(1 - max(token["prob"] for token in tokens[:-1]))  # the last one is the end token
-            return found
+        def predict(row: Row) -> list[dict[str, Any]]:
+            passages, response, question = row["passages"], row["response"], row["question"]
+            if "-v2-" not in name:
+                return list(detector.predict(passages, response, question, output_format="tokens"))
+            asked = f"User request: {question}\n\n" if question else ""  # as its data and its evaluation have it
+            return list(detector.predict_prompt(asked + "\n\n".join(passages), response, output_format="tokens"))
 
-        return score_rows
+        # A response is as supported as its least supported token; the last one is the end token.
+        return lambda rows: [1 - max(token["prob"] for token in predict(row)[:-1]) for row in rows]
     score = load(name)
     return lambda rows: score(["\n".join(row["passages"]) for row in rows], [row["response"] for row in rows])
 

@@ -18,6 +18,8 @@ from tests.data_modules.official import Rows
 from tests.data_modules.official.benchmark_sets import (
     AGGREFACT,
     FAITHBENCH,
+    LETTUCE_CODE,
+    LETTUCE_PROSE,
     MESSAGES,
     PLUS_PLUS_SPANS,
     PSILOQA,
@@ -56,6 +58,8 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "ragtruth_plus_plus": ("messages.csv", MESSAGES, None),
     "summedits": ("summedits_news.json", SUMMEDITS[:3], ("doc", "summary", "label")),
     "wice": ("claim/test.jsonl", WICE, None),
+    "lettucedetect_code": ("test.jsonl", LETTUCE_CODE, None),
+    "lettucedetect_prose": ("test.jsonl", LETTUCE_PROSE, None),
     "true_sets": ("frank_valid_download.csv", TRUE_SETS, ("grounding", "generated_text", "label")),
 }
 COMPANIONS = {  # a second file that the first needs

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from data_modules.datasets.lettucedetect import CODE_SETS, PROSE_SETS
 from data_modules.embedded.corpus import VERSION
 from data_modules.embedded.layouts.common import (
     SPLITS,
@@ -36,6 +37,7 @@ from data_modules.embedded.layouts.span_layout import (
     pairs_rows,
     write_aggrefact,
     write_faithbench,
+    write_lettucedetect,
     write_psiloqa,
     write_ragtruth,
     write_ragtruth_plus_plus,
@@ -123,6 +125,8 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "ragtruth_plus_plus": write_ragtruth_plus_plus,
     "summedits": write_summedits,
     "wice": write_wice,
+    "lettucedetect_code": partial(write_lettucedetect, sets=CODE_SETS),
+    "lettucedetect_prose": partial(write_lettucedetect, sets=PROSE_SETS),
 }
 LAYOUTS_VERSION = 1  # raised when a layout holds other rows of the same corpus
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
+from data_modules.datasets.lettucedetect import CODE_AGENT, RAGTRUTH
 from data_modules.datasets.psiloqa import LANGUAGES
 from data_modules.datasets.ragtruth import CORPORA
 from data_modules.datasets.ragtruth_plus_plus import MESSAGE_FIELDS, MESSAGES, SPANS
@@ -29,6 +30,13 @@ from faithkit.records import FAITHFUL, HALLUCINATED
 MODELS = {"chat-small": 0.25, "chat-medium": 0.15, "chat-large": 0.08}  # rates of hallucinated sentences
 
 
+# The label, category and subcategory of LettuceDetect's data for each type of mark.
+LETTUCE_TYPES: dict[str, dict[str, Any]] = {
+    "evident_conflict": {"label": "NUMERICAL", "category": "contradiction", "subcategory": "numerical"},
+    "subtle_conflict": {"label": "ENTITY", "category": "contradiction", "subcategory": "entity"},
+    "evident_baseless": {"label": "CLAIM", "category": "unsupported_addition", "subcategory": "claim"},
+    "subtle_baseless": {"label": "FABRICATED", "category": "fabricated_reference", "subcategory": None},
+}
 INSERTION = "hallucinated_fact_insertion"  # a type of SummEdits' edits
 
 
@@ -386,4 +394,25 @@ def write_wice(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
         for unit, rows in ((f"entailment_retrieval/{FOLDERS[CLAIM]}", claims), (FOLDERS[TOKENS], marked)):
             (folder / unit).mkdir(parents=True, exist_ok=True)
             write_jsonl(folder / unit / f"{name}.jsonl", rows)
+    return folder
+
+
+def write_lettucedetect(folder: Path, num_rows: NumRows = 100, seed: int = 0, *, sets: Sequence[str]) -> Path:
+    """Writes LettuceDetect's layout as JSON lines, metadata as text; sources take turns among the sets."""
+    for split in sizes(num_rows):
+        rows: list[dict[str, Any]] = []
+        for _, source, answer in _answers(num_rows, (split,), seed):
+            name, passages = sets[source.number % len(sets)], " ".join(source.passages)
+            metadata: dict[str, Any] = {"doc_id": f"embedded/{split}-{source.number}"}
+            if name == CODE_AGENT:
+                metadata["instance_id"] = f"embedded__{split}-{source.number}-{len(rows)}"
+            row: dict[str, Any] = {"prompt": f"User request: {source.question}\n\n{passages}", "answer": answer.text}
+            has_context = name != RAGTRUTH
+            row |= (
+                {"context": passages, "question": source.question} if has_context else {"context": "", "question": ""}
+            )
+            row["labels"] = [{"start": m.start, "end": m.end, **LETTUCE_TYPES[m.type]} for m in answer.marks]
+            row |= {"split": split, "task_type": "qa", "dataset": name, "language": "en", "context_modality": "prose"}
+            rows.append({**row, "metadata": json.dumps(metadata)})
+        write_jsonl(folder / f"{split}.jsonl", rows)
     return folder

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
+from data_modules.reading.fields import text_group
 from faithkit.errors import UserError
 from faithkit.published.figures import published_table
 from faithkit.records import Example
@@ -18,6 +19,8 @@ from tests.data_modules.official.benchmark_sets import (
     AGGREFACT,
     FAITHBENCH,
     INN,
+    LETTUCE_CODE,
+    LETTUCE_PROSE,
     MESSAGES,
     PLUS_PLUS_SPANS,
     POOL,
@@ -260,6 +263,43 @@ def test_claims_are_read_with_their_page_and_unsupported_tokens(tmp_path: Path) 
     without = write(tmp_path / "non_supported_tokens" / "dev.jsonl", WICE)
     with pytest.raises(UserError, match="looked for claim, evidence, label, meta, claim_tokens, non_supported_spans"):
         read(make("wice", without, units="tokens"))
+
+
+def test_answers_on_code_keep_their_types_and_each_repository_is_one_group(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for split in ("validation", "test"):
+        rows = [row | {"metadata": json.dumps(row["metadata"])} for row in LETTUCE_CODE if row["metadata"] is None]
+        rows += [row for row in LETTUCE_CODE if isinstance(row["metadata"], str)]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data" / f"{split}-00000-of-00001.parquet")
+    source = make("lettucedetect_code", tmp_path)
+    assert source.split_names() == ["validation", "test"] and len(read(source)[0]) == 4
+    examples, counts = read(make("lettucedetect_code", write(tmp_path / "test.jsonl", LETTUCE_CODE)))
+    assert counts == {"kept": 5} and labels(examples) == {"hallucinated": 2, "faithful": 3}
+    agent, tool, readme, paper, article = examples
+    found = [(agent.response[span.start : span.end], span.label) for span in agent.spans or ()]
+    assert found == [
+        ("open_rooms", "fabricated_reference/identifier"),
+        ("pool=True", "unsupported_addition/behavior"),
+    ]
+    assert agent.tags == ("fabricated_api", "unrequested_change")
+    assert agent.group == tool.group == readme.group == "orvel__inn-tools"
+    assert paper.group == "acl:P17-1" and article.group == text_group(INN)
+    assert (agent.knowledge, agent.history[0].text, agent.id) == (INN, "How many rooms?", "test:0")
+    assert agent.meta == {"set": "code-agent", "task": "qa", "language": "en", "modality": "code"}
+    examples, counts = read(make("lettucedetect_code", tmp_path / "test.jsonl", sets=["readme", "acl"]))
+    assert len(examples) == 2 and counts["dropped: set code-agent"] == 1
+
+
+def test_prose_with_types_has_the_prompt_where_a_row_has_no_context(tmp_path: Path) -> None:
+    write(tmp_path / "dev.jsonl", LETTUCE_PROSE)
+    write(tmp_path / "train.jsonl", LETTUCE_PROSE[:1])
+    source = make("lettucedetect_prose", tmp_path)
+    assert source.split_names() == ["train", "validation"]
+    (finnish, summary), counts = read(source, "validation")
+    assert counts["rows without a context, whose prompt is the knowledge"] == 1
+    assert (finnish.meta["language"], finnish.tags) == ("fi", ("hallucination",))
+    assert (summary.knowledge, summary.history) == (LETTUCE_PROSE[1]["prompt"], ())
+    assert [span.label for span in summary.spans or ()] == ["contradiction"], "a category without a subcategory"
 
 
 @pytest.mark.skipif(not REAL, reason="FAITHKIT_TEST_DATA names no folder with the corpora")

@@ -1,5 +1,6 @@
-"""Benchmarks of detectors: LLM-AggreFact, TRUE, PsiloQA, FaithBench, RAGTruth++, SummEdits and WiCE."""
+"""Benchmarks of detectors: LLM-AggreFact, TRUE, PsiloQA, FaithBench, RAGTruth++, SummEdits, WiCE, LettuceDetect's."""
 
+import json
 from typing import Any
 
 from tests.data_modules.official import LAKE, Rows
@@ -133,4 +134,39 @@ WICE_TOKENS: Rows = [
         claim_tokens=["The", "inn", "has", "ten", "rooms", ",", "and", "a", "\xa0", "pool", "."],
         non_supported_spans=[False, False, False, True, False, False, False, True, False, True, False],
     )
+]
+
+
+def lettuce(dataset: str, answer: str, *marked: tuple[str, str, str, str | None], **values: Any) -> dict[str, Any]:
+    """A row of LettuceDetect's data: a mark is text, label, category and subcategory."""
+    bounds = [(answer.index(text), answer.index(text) + len(text)) for text, *_ in marked]
+    labels = [
+        {"start": start, "end": end, "label": label, "category": category, "subcategory": subcategory}
+        for (start, end), (_, label, category, subcategory) in zip(bounds, marked, strict=True)
+    ]
+    asked = {"question": "How many rooms?", "context": INN, "prompt": f"User request: How many rooms?\n\n{INN}"}
+    facts = {"split": "test", "task_type": "qa", "dataset": dataset, "language": "en", "context_modality": "markdown"}
+    first = labels[0] if labels else {"category": None, "subcategory": None}
+    types = {name: first[name] for name in ("category", "subcategory")}
+    return {**asked, "answer": answer, "labels": labels, **facts, **types, "metadata": "{}"} | values
+
+
+AGENT_ANSWER = "In inn.py, replace rooms(10) with inn.open_rooms(12, pool=True)."
+LETTUCE_CODE: Rows = [
+    lettuce(
+        "lettucedetect-code-agent",
+        AGENT_ANSWER,
+        ("open_rooms", "fabricated_api", "fabricated_reference", "identifier"),
+        ("pool=True", "unrequested_change", "unsupported_addition", "behavior"),
+        metadata=json.dumps({"instance_id": "orvel__inn-tools-17", "is_hallucinated": True}),
+        context_modality="code",
+    ),
+    lettuce("lettucedetect-tool-output", "Twelve.", metadata={"instance_id": "orvel__inn-tools-4", "repo": ""}),
+    lettuce("lettucedetect-readme", "It has 12.", metadata=json.dumps({"doc_id": "orvel/inn-tools"})),
+    lettuce("lettucedetect-acl", "It has 12.", metadata=json.dumps({"paper_id": "P17-1", "question": "How many?"})),
+    lettuce("lettucedetect-wikipedia", "10.", ("10", "NUMERICAL", "contradiction", "numerical"), metadata=None),
+]
+LETTUCE_PROSE: Rows = [
+    lettuce("psiloqa", "Kymmenen.", ("Kymmenen", "hallucination", "contradiction", "numerical"), language="fi"),
+    lettuce("ragtruth", "It is old.", ("old", "Evident Conflict", "contradiction", None), context=None, question=None),
 ]

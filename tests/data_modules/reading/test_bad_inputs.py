@@ -13,7 +13,7 @@ from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table
-from tests.data_modules.official.benchmark_sets import AGGREFACT, PSILOQA, SUMMEDITS, WICE
+from tests.data_modules.official.benchmark_sets import AGGREFACT, LETTUCE_CODE, PSILOQA, SUMMEDITS, WICE
 from tests.data_modules.official.inference import DECODE
 from tests.data_modules.official.judgements import DIAHALU, HALLUDIAL, HALUEVAL_GENERAL
 from tests.data_modules.official.spans import XSUM_TOKENS
@@ -122,6 +122,7 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
         ("faithbench", "benign", "keep"),
         ("summedits", "domains", "sports"),
         ("wice", "units", "page"),
+        ("lettucedetect_code", "sets", "ragtruth"),
     ],
 )
 def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:
@@ -140,6 +141,7 @@ ROWS = {
     "psiloqa": ("test.jsonl", PSILOQA[1], PSILOQA[0]),
     "summedits": ("summedits_news.json", SUMMEDITS[1], SUMMEDITS[0]),
     "wice": ("claim/test.jsonl", WICE[1], WICE[0]),
+    "lettucedetect_code": ("test.jsonl", LETTUCE_CODE[1], LETTUCE_CODE[0]),
 }
 BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("decode", {"turns": []}, "'turns' is empty"),
@@ -175,6 +177,10 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("wice", {"label": "refuted"}, "'label' is 'refuted'; known: 'supported', 'partially_supported'"),
     ("wice", {"evidence": "A page."}, "'evidence' must be a list"),
     ("wice", {"meta": None}, "must be a JSON object, got None"),
+    ("lettucedetect_code", {"metadata": "{"}, "'metadata' is not JSON: '{'"),
+    ("lettucedetect_code", {"metadata": "[]"}, r"must be a JSON object, got \[\]"),
+    ("lettucedetect_code", {"labels": [{"start": 0, "end": 2, "category": "omission"}]}, "'category' is 'omission'"),
+    ("lettucedetect_code", {"answer": " "}, "'answer' is empty"),
 ]
 
 

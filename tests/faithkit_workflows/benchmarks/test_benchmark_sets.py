@@ -5,28 +5,28 @@ from pathlib import Path
 import pytest
 
 from data_modules.embedded.layouts import written_layout
-from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from tests.data_modules.official.benchmark_sets import AGGREFACT
 from tests.data_modules.official_rows import make, read, write, write_case
 from tests.running import evaluate_here, values_of
 
 
-def predictions(file: Path, name: str, corpus: str) -> str:
+def predictions(file: Path, name: str, corpus: str, **options: str) -> str:
     """A file of another tool, which calls every second row hallucinated and marks its beginning."""
     rows = []
-    for number, one in enumerate(read(make(name, corpus))[0]):
+    labelled = [one for one in read(make(name, corpus, **options))[0] if one.label is not None]
+    for number, one in enumerate(labelled):
         called = number % 2 == 0
-        spans = [{"start": 0, "end": 3, "label": "hallucination"}] if called and SOURCES[name].name == "psiloqa" else []
+        spans = [{"start": 0, "end": 3, "label": "hallucination"}] if called and one.spans is not None else []
         rows.append({"id": one.id, "label": "hallucinated" if called else "faithful", "score": 0.6, "spans": spans})
     write(file, rows)
     return str(file)
 
 
-def evaluate(tmp_path: Path, name: str, corpus: str) -> dict[str, float]:
-    given, run = predictions(tmp_path / "given.jsonl", name, corpus), tmp_path / "run"
+def evaluate(tmp_path: Path, name: str, corpus: str, **options: str) -> dict[str, float]:
+    given, run = predictions(tmp_path / "given.jsonl", name, corpus, **options), tmp_path / "run"
     line = [f"benchmark={name}", f"benchmark.path={corpus}", f"predictions={given}", f"run_dir={run}"]
-    evaluate_here(*line, "num_resamples=20")
+    evaluate_here(*line, *(f"benchmark.options.{key}={value}" for key, value in options.items()), "num_resamples=20")
     return values_of(run, f"test/{name}/")
 
 
@@ -39,6 +39,8 @@ def evaluate(tmp_path: Path, name: str, corpus: str) -> dict[str, float]:
         ("faithbench", "set/all rows/balanced_accuracy", "as its paper scores it"),
         ("summedits", "mean/balanced_accuracy", "by domain"),
         ("wice", "macro_f1", "test/wice, percent"),
+        ("lettucedetect_code", "mean/iou", "by set"),
+        ("lettucedetect_prose", "mean/iou", "by set"),
     ],
 )
 def test_the_protocol_of_each_is_printed_with_published_figures(
@@ -46,10 +48,26 @@ def test_the_protocol_of_each_is_printed_with_published_figures(
 ) -> None:
     values = evaluate(tmp_path, name, written_layout(name, {"validation": 90, "test": 90}))
     assert 0 <= values[metric] <= 1
+    if name.startswith("lettucedetect"):
+        assert values["type/contradiction/numerical/char_recall"] < 1, "a few characters of each span are marked"
     printed = capsys.readouterr().out
     assert place in printed and f"{100 * values[metric]:.1f} [" in printed
-    has_figures = name in ("aggrefact", "true_sets", "psiloqa")
+    has_figures = name in ("aggrefact", "true_sets", "psiloqa", "lettucedetect_code", "lettucedetect_prose")
     assert ("* " in printed) == has_figures, "published figures by set"
+
+
+def test_dialogues_are_scored_by_turn_and_by_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = written_layout("diahalu", {"test": 30})
+    values = evaluate(tmp_path, "diahalu", corpus, level="turn")
+    assert {"turn/1/accuracy", "turn/2/accuracy", "conversation/macro_f1", "first_turn/right"} <= values.keys()
+    assert values["conversation/gold_rate"] > values["gold_rate"] > 0, "one turn makes a conversation hallucinated"
+    printed = capsys.readouterr().out
+    assert "by turn, percent" in printed and "no label of a whole conversation is read" in printed
+    whole = evaluate(tmp_path / "whole", "diahalu", corpus)
+    assert "macro_f1" in whole and "conversation/macro_f1" not in whole, "the official protocol judges whole dialogues"
+    (tmp_path / "halludial").mkdir()
+    found = evaluate(tmp_path / "halludial", "halludial", written_layout("halludial", {"train": 30, "test": 60}))
+    assert "turn/1/accuracy" in found
 
 
 def test_rows_of_the_official_shape_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

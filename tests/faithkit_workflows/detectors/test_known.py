@@ -1,26 +1,37 @@
 """Detectors of others load by name, from their original layout or a server, and a mistake says what to type."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers as t
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError
 from faithkit.inference.text import Reply, Request
-from faithkit.published.known_detectors import known_detectors
+from faithkit.published.known_detectors import SpanLister, known_detectors
 from faithkit.records import Example, Turn, number_passages, split_passages
-from faithkit_workflows.detectors.known import PromptedTagger
+from faithkit_workflows.detectors.known_span_detectors import (
+    PromptedTagger,
+    find_system_prompt,
+    locate_in_order,
+    read_span_list,
+)
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
 from tests.faithkit.inference.server import ChatServer
 from tests.running import ROOT
 from tests.tiny import words, write_language_model
 
+LETTUCE = os.environ.get("FAITHKIT_LETTUCE_PYTHON")  # of an environment with the original package
 PASSAGES = ["The old mill stands by the river.", "It was built in 1820."]
 TEXTS = [*PASSAGES, "Who built the mill in 1820? The brothers did.", words(200)]
 TEMPLATE = (
@@ -52,6 +63,16 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def highest_chance(folder: Path, prompt: str, response: str) -> float:
+    """P(hallucinated) of the least supported token, as transformers computes it."""
+    tokenizer = t.AutoTokenizer.from_pretrained(folder)
+    model = t.AutoModelForTokenClassification.from_pretrained(folder)
+    inputs = tokenizer(prompt, response, return_tensors="pt", return_token_type_ids=False)
+    count = len(tokenizer(response, add_special_tokens=False)["input_ids"])
+    with torch.inference_mode():
+        return float(model(**inputs).logits[0].softmax(-1)[-count - 1 : -1, 1].max())
+
+
 def test_lettucedetect_reads_its_prompt_and_a_response_takes_its_highest_token(root: Path) -> None:
     folder = write_known(root, "lettucedetect-base", TEXTS, hidden_size=32)
     detector = load(f"lettucedetect-base:{folder}")
@@ -64,16 +85,157 @@ def test_lettucedetect_reads_its_prompt_and_a_response_takes_its_highest_token(r
         'reply with: "Unable to answer based on given passages."\noutput:'
     )
     assert detector.prompt(row) == prompt
-    tokenizer = t.AutoTokenizer.from_pretrained(folder)
-    model = t.AutoModelForTokenClassification.from_pretrained(folder)
-    inputs = tokenizer(prompt, row.response, return_tensors="pt", return_token_type_ids=False)
-    count = len(tokenizer(row.response, add_special_tokens=False)["input_ids"])
-    with torch.inference_mode():
-        chance = model(**inputs).logits[0].softmax(-1)[-count - 1 : -1, 1]
     [found] = detector.predict_examples([row])
-    assert found.score == pytest.approx(float(chance.max()), abs=1e-5)
+    assert found.score == pytest.approx(highest_chance(folder, prompt, row.response), abs=1e-5)
     summary = detector.prompt(example("It is old."))
     assert summary == f"Summarize the following text:\npassage 1: {' '.join(PASSAGES)}\noutput:"
+
+
+def test_a_tagger_of_code_and_prose_reads_the_request_and_the_context(root: Path) -> None:
+    folder = write_known(root, "lettucedect-v2-mmbert-base", TEXTS, hidden_size=32)
+    detector = load(f"lettucedect-v2-mmbert-base:{folder}")
+    rows = [
+        example(" The sisters built it  in 1920 🌊.", "Who built the mill?", number_passages(PASSAGES)),
+        example("It is old."),
+    ]
+    prompts = [f"User request: Who built the mill?\n\n{PASSAGES[0]}\n\n{PASSAGES[1]}", " ".join(PASSAGES)]
+    assert [detector.prompt(row) for row in rows] == prompts and {"en", "fi", "zh"} < set(detector.languages)
+    expected = [highest_chance(folder, prompt, row.response) for prompt, row in zip(prompts, rows, strict=True)]
+    assert [one.score for one in detector.predict_examples(rows)] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Prompts as the original package has them, in an installed package that cannot be imported."""
+    folder = tmp_path / "site" / "lettucedetect"
+    (folder / "prompts").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')")
+    (folder / "prompts" / "qa_prompt_de.txt").write_text(
+        "Frage: ${question}\n${num_passages} Texte:\n${context}\nAntwort:"
+    )
+    (folder / "prompts" / "summary_prompt_de.txt").write_text("Kurz gesagt:\n${text}\n")
+    (folder / "prompts" / "generative.py").write_text("SYSTEM_BASE = 'List what the context does not support.'")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return folder
+
+
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr("faithkit_workflows.detectors.known_span_detectors.PACKAGE", "no_such_package")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+def test_a_tagger_of_one_language_reads_the_packages_prompt_and_pads_with_its_end_token(
+    root: Path, package: Path
+) -> None:
+    folder = write_known(root, "lettucedect-210m-de", TEXTS, hidden_size=32)
+    detector = load(f"lettucedect-210m-de:{folder}")
+    assert detector.languages == ("de",)
+    rows = [
+        example("Die Schwestern.", "Wer baute sie?", number_passages(PASSAGES)),
+        example("Sie steht am Fluss, 1920."),
+    ]
+    prompts = [
+        f"Frage: Wer baute sie?\n2 Texte:\nPassage 1: {PASSAGES[0]}\nPassage 2: {PASSAGES[1]}\nAntwort:",
+        f"Kurz gesagt:\nPassage 1: {' '.join(PASSAGES)}\n",
+    ]
+    assert [detector.prompt(row) for row in rows] == prompts
+    expected = [highest_chance(folder, prompt, row.response) for prompt, row in zip(prompts, rows, strict=True)]
+    assert [one.score for one in detector.predict_examples(rows)] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.usefixtures("no_package")
+def test_prompts_that_are_missing_are_named_and_a_folder_may_have_them(root: Path) -> None:
+    folder = write_known(root, "lettucedect-610m-fr", TEXTS, hidden_size=32)
+    with pytest.raises(
+        UserError, match=r"pip install --no-deps lettucedetect.*FOLDER with qa_prompt_fr.txt and summary_pro"
+    ):
+        load(f"lettucedect-610m-fr:{folder}")
+    (folder / "prompts").mkdir()
+    for name in ("qa", "summary"):
+        (folder / "prompts" / f"{name}_prompt_fr.txt").write_text("${context}${text}")
+    assert load(f"lettucedect-610m-fr:{folder}").prompt(example("Oui.")) == f"passage 1: {' '.join(PASSAGES)}" * 2
+    with pytest.raises(UserError, match=r"system prompt of its authors.*\n.*HF_HOME to a cache with the card"):
+        load("lettucedect-v2-qwen-2b:http://localhost:1/v1")
+
+
+def span_list(*items: tuple[str, str, str]) -> str:
+    names = ("text", "category", "subcategory")
+    return json.dumps({"hallucinated_spans": [dict(zip(names, item, strict=True)) for item in items]})
+
+
+def test_a_language_model_lists_spans_with_types_in_the_order_of_the_response(package: Path) -> None:
+    replies = {
+        "It has 10 rooms and 10 pools.": "```json\n"
+        + span_list(("It has 10 rooms", "contradiction", "numerical"), ("10", "fabricated_reference", "unspecified"))
+        + "\n```",
+        "It has twelve rooms.": '{"hallucinated_spans": []} That is all.',
+        "It has a sauna.": span_list(("a Sauna", "invention", "</script>")),
+        "It is old.": '{"hallucinated_spans": [{"text": "ol',
+        "It is new.": '{"hallucinated_spans": ["new"]}',
+    }
+
+    def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
+        return replies[messages[-1]["content"].rpartition("Answer to verify:\n")[2]]
+
+    with ChatServer(answer=answer) as server:
+        detector = load(f"lettucedect-v2-qwen-2b:{server.url}#small")
+        rows = [example(text, "What has it?", number_passages(PASSAGES)) for text in replies]
+        found = list(detector.predict_examples(rows))
+        asked = next(one["messages"] for one in server.asked if "10 pools" in one["messages"][-1]["content"])
+    assert [one.label for one in found] == ["hallucinated", "faithful", "hallucinated", "unparsed", "unparsed"]
+    marked = [(span.start, span.text, span.label) for span in found[0].spans]
+    assert marked == [(0, "It has 10 rooms", "contradiction/numerical"), (20, "10", "fabricated_reference")]
+    assert detector.num_unlocated == 1 and found[2].spans == () and found[0].score is None
+    assert asked[0] == {"role": "system", "content": "List what the context does not support."}
+    context = "\n\n".join(PASSAGES)
+    assert asked[1]["content"] == f"User request: What has it?\n\n{context}\n\nAnswer to verify:\n{rows[0].response}"
+
+
+@pytest.mark.usefixtures("no_package")
+def test_the_system_prompt_is_found_in_a_copy_of_the_model_card(tmp_path: Path) -> None:
+    known = known_detectors()["lettucedect-v2-qwen-2b"]
+    assert isinstance(known, SpanLister)
+    card = 'It reads:\n```python\nimport json\n\nSYSTEM = """List them.\n- "a": b\n"""\n\nSYSTEM = "..."\n```\n'
+    (tmp_path / "README.md").write_text(card)
+    assert find_system_prompt(known, str(tmp_path)) == 'List them.\n- "a": b\n'
+
+
+@given(
+    st.text()
+    | st.builds(lambda texts: span_list(*((text, "contradiction", "value") for text in texts)), st.lists(st.text()))
+)
+def test_any_reply_is_a_list_or_malformed(reply: str) -> None:
+    items = read_span_list(reply)
+    assert items is None or all(label in ("contradiction/value", "hallucination") for _, label in items)
+
+
+@given(st.text(alphabet="ab 🌊"), st.lists(st.text(alphabet="ab 🌊", max_size=3)))
+def test_listed_texts_mark_themselves_once_or_are_counted(response: str, texts: list[str]) -> None:
+    spans, num_missed = locate_in_order([(text, "x") for text in texts], response)
+    assert len(spans) + num_missed == len(texts)
+    assert all(response[span.start : span.end] == span.text for span in spans)
+    assert all(one.end <= other.start for one, other in pairwise(spans))
+
+
+@pytest.mark.skipif(not LETTUCE, reason="FAITHKIT_LETTUCE_PYTHON is not set")
+def test_spans_of_a_reply_are_those_of_the_original_package() -> None:
+    """The original takes the first free place of a text, so replies here list texts in the order of the response."""
+    response = "It has 10 rooms, 10 pools and a sauna; it opens in June, in June."
+    listed = [["It has 10", "10"], ["a sauna", "in June", "in June"], ["a bar"], [], ["opens", "e"]]
+    replies = [span_list(*((text, "contradiction", "value") for text in texts)) for texts in listed]
+    program = (
+        "import json, sys; from lettucedetect.prompts.generative import parse_spans, spans_to_offsets\n"
+        "response, replies = json.load(sys.stdin)\n"
+        "print(json.dumps([spans_to_offsets(response, parse_spans(reply)) for reply in replies]))"
+    )
+    command = [LETTUCE or "", "-c", program]
+    ran = subprocess.run(command, input=json.dumps([response, replies]), capture_output=True, text=True, check=True)
+    theirs = [[(one["start"], one["end"]) for one in spans] for spans in json.loads(ran.stdout.splitlines()[-1])]
+    ours = [locate_in_order(read_span_list(reply) or (), response)[0] for reply in replies]
+    assert [[(span.start, span.end) for span in spans] for spans in ours] == theirs
 
 
 @pytest.mark.parametrize("name", ["nli-deberta-v3-base", "roberta-large-mnli"])

@@ -1,0 +1,108 @@
+"""The report of a benchmark of turns: figures by turn, and by conversation, which any hallucinated turn makes so.
+
+A turn is judged with what came before it. The label of a conversation follows from those of its turns: it is
+hallucinated if any is. A dataset may label whole conversations, too, and its official protocol may read each as one
+response, which is another system of labels (DiaHalu's `level=dialogue`); this report names the one that it uses.
+
+`turn/N/macro_f1` has the rows of turn N, `conversation/macro_f1` one row for each conversation with its most suspicious
+turn as its score, and `first_turn/right`, `early` and `late` are shares of the hallucinated conversations: the first
+turn that is called is the first one labelled hallucinated, comes before it, or comes later or never.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from faithkit.metrics.classification import classification_metrics, measure_slices
+from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
+from faithkit.pages.page_tables import bold
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.reports.label_tables import COLUMN_METRICS
+from faithkit.reports.report import Report
+from faithkit.reports.score_table import Row, score_table
+from faithkit.scores.measures import titles_of
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
+from faithkit.statistics.metric import PROPORTION, Metric
+
+SHOWN = ("macro_f1", "precision", "recall", "auroc")
+PLACES = RIGHT, EARLY, LATE = ("right", "early", "late")
+REPEATED = "several responses answer one turn, and no model is named: there are no figures by conversation"
+
+
+def conversation_report(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str, num_resamples: int = 1000
+) -> Report | None:
+    """Computes figures by turn and by conversation; None for data whose rows are not the turns of conversations.
+
+    Rows of one group, scenario and model are a conversation; a row's `turn` is its number.
+    """
+    turns = [one.meta.get("turn") for one in examples]
+    numbers = [turn for turn in turns if isinstance(turn, int)]
+    if len(numbers) < len(turns) or len(set(numbers)) < 2:
+        return None
+    outcomes = join_outcomes(examples, predictions)
+    by_turn = measure_slices(outcomes, {"turn": list(map(str, numbers))}, COLUMN_METRICS, num_resamples=num_resamples)
+    metrics = {f"turn/{turn}/{name}": one for (_, turn), found in by_turn.items() for name, one in found.items()}
+    rows: list[Row] = [
+        (str(turn), {"rows": numbers.count(turn), **by_turn["turn", str(turn)]}) for turn in sorted(set(numbers))
+    ]
+    columns = {"rows": "rows", **titles_of(COLUMN_METRICS[:3])}
+    lines = ["each turn with what came before it, by the labels of turns; 95% intervals over groups"]
+    options: dict[str, Any] = {"bounds": COLUMN_METRICS[:2], "no_wrap": ["rows"]}
+    tables = [score_table(f"{title} by turn, percent", "turn", columns, rows, caption=lines, **options)]
+    conversations: dict[tuple[object, ...], list[int]] = {}
+    for place, one in enumerate(examples):
+        key = (one.group, one.meta.get("scenario"), one.meta.get("model"))
+        conversations.setdefault(key, []).append(place)
+    if any(len({numbers[place] for place in places}) < len(places) for places in conversations.values()):
+        return Report(metrics=metrics, headline=tuple(tables), notes=(REPEATED,))
+    ordered = [sorted(places, key=numbers.__getitem__) for places in conversations.values()]
+    whole = _join_turns(outcomes, ordered, [one.group for one in examples])
+    every = replace(whole, called=np.ones_like(whole.called), scores=np.full(len(ordered), np.nan))
+    found, baseline = (classification_metrics(one, num_resamples=num_resamples).metrics for one in (whole, every))
+    metrics |= {f"conversation/{name}": one for name, one in found.items()}
+    metrics |= (first := _first_turns(outcomes, ordered, [one.group for one in examples], num_resamples))
+    lines = [f"n = {len(ordered):,}; any hallucinated turn decides: no label of a whole conversation is read"]
+    if first:
+        shares = ", ".join(f"{100 * first[f'first_turn/{name}'].value:.1f}% {name}" for name in PLACES)
+        lines.append(f"first hallucinated turn of {first[f'first_turn/{RIGHT}'].n:,}: {shares}")
+    systems: list[Row] = [(bold("model"), dict(found)), ("every conversation", dict(baseline))]
+    shown = titles_of(SHOWN)
+    tables.append(
+        score_table(f"{title} by conversation, percent", "called", shown, systems, bounds=SHOWN[:1], caption=lines)
+    )
+    return Report(metrics=metrics, headline=tuple(tables))
+
+
+def _join_turns(outcomes: Outcomes, ordered: Sequence[Sequence[int]], groups: Sequence[str]) -> Outcomes:
+    """Makes a row of each conversation: any hallucinated turn decides, and else any without a verdict."""
+    worst = [CLASSES.index(label) for label in (HALLUCINATED, UNPARSED, FAITHFUL)]
+    called = [next(one for one in worst if one in outcomes.called[list(places)]) for places in ordered]
+    return Outcomes(
+        gold=np.array([outcomes.gold[list(places)].max() for places in ordered], np.int8),
+        called=np.array(called, np.int8),
+        scores=np.array([outcomes.scores[list(places)].max() for places in ordered]),  # NaN if a turn has none
+        groups=Groups.of(groups[places[0]] for places in ordered),
+    )
+
+
+def _first_turns(
+    outcomes: Outcomes, ordered: Sequence[Sequence[int]], groups: Sequence[str], num_resamples: int
+) -> dict[str, Metric]:
+    """Computes where the first called turn of each hallucinated conversation is; none without such conversations."""
+    called, names, found = CLASSES.index(HALLUCINATED), [], []
+    for places in ordered:
+        marked = np.flatnonzero(outcomes.gold[list(places)])
+        if len(marked):
+            guessed = np.flatnonzero(outcomes.called[list(places)] == called)
+            difference = int(guessed[0] - marked[0]) if len(guessed) else 1
+            found.append(RIGHT if not difference else EARLY if difference < 0 else LATE)
+            names.append(groups[places[0]])
+    if not found:
+        return {}
+    numbered = Groups.of(names)
+    shares = {f"first_turn/{place}": [one == place for one in found] for place in PLACES}
+    statistic = mean_statistic(numbered, shares)
+    return bootstrap(numbered, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
