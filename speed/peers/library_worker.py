@@ -107,7 +107,7 @@ def load_writer(how: str, folder: str, scratch: str, rows: list[Any]) -> Callabl
     import ctranslate2
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     ctranslate2.converters.TransformersConverter(folder).convert(scratch, force=True)
     seq2seq = settings["seq2seq"]
     load = ctranslate2.Translator if seq2seq else ctranslate2.Generator
