@@ -98,7 +98,6 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
-    from faithkit_workflows.tables.conversations import ConversationCounter
     from faithkit_workflows.tables.score_results import LabelledRows, describe_next_steps, describe_verdicts
     from faithkit_workflows.tables.scored_rows import (
         ADDED,
@@ -109,7 +108,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         scored_suffix,
         write_scored,
     )
-    from faithkit_workflows.tables.shares import ShareCounter
+    from faithkit_workflows.tables.shares import ConversationCounter, ShareCounter
     from faithkit_workflows.tables.user_table import SPANS, as_list, open_table_to_judge
 
     rows = open_table_to_judge(config, without=[SPANS])

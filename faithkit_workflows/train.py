@@ -65,7 +65,7 @@ def main(cfg: Any) -> None:
 
         check_parts(config)
         if config.get("seeds"):
-            from faithkit_workflows.sweep.seeds import train_seeds
+            from faithkit_workflows.train_seeds import train_seeds
 
             train_seeds(run, config, train)
         else:
@@ -165,7 +165,7 @@ def train(stage: "Stage") -> None:
 
 def run() -> None:
     """Runs the command line."""
-    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep.run_sweep:sweep"
+    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep:sweep"
     run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
 
 

@@ -17,7 +17,7 @@ from faithkit.records import Prediction
 from faithkit.reports.score_table import score_table
 from faithkit.reports.span_report import mark_spans
 from faithkit.scores.measures import titles_of
-from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
+from faithkit_workflows.audit.measures import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 from faithkit_workflows.audit.protocol import MAX_RECALL, VERSION, Audit
 

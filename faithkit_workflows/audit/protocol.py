@@ -17,8 +17,7 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import share
 from faithkit.statistics.conclusion import Conclusion, Decision
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.audit.asking import NOT_ASKED, Asker
-from faithkit_workflows.audit.invariances import (
+from faithkit_workflows.audit.measures import (
     AGAIN,
     BEFORE,
     BEHIND,
@@ -30,21 +29,18 @@ from faithkit_workflows.audit.invariances import (
     REPEATED,
     SHUFFLED,
     SINGLE,
-    Invariance,
-    choose_rows,
-    compare_variants,
-)
-from faithkit_workflows.audit.material import Material, read_material
-from faithkit_workflows.audit.measures import (
     Accuracy,
     Detection,
+    Invariance,
+    choose_rows,
     compare_detection,
+    compare_variants,
     explain_labels,
     measure_accuracy,
     measure_detection,
 )
-from faithkit_workflows.audit.mutations import make_cases
-from faithkit_workflows.audit.target import Target
+from faithkit_workflows.audit.mutations import Material, make_cases, read_material
+from faithkit_workflows.audit.target import NOT_ASKED, Asker, Target
 
 VERSION = 3  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"

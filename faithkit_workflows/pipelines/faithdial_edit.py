@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, ModelReply
-from construction.chain.chain import Chain
-from construction.chain.replies import ReplyRules, cut_turns, is_refusal
-from construction.chain.steps import (
+from construction.ask import Ask, ModelReply, ReplyRules, cut_turns, is_refusal
+from construction.chain import Chain
+from construction.official_layouts import write_faithdial
+from construction.sheet import normalize_spaces, read_sheet, write_sheet
+from construction.steps import (
     AT,
     FAILURE,
     KEY,
@@ -41,9 +42,7 @@ from construction.chain.steps import (
     is_failed,
     usable_rows,
 )
-from construction.dialogues.dialogue_turns import DialogueTurns, history_of, last_turn, turn_row, turn_values
-from construction.official_layouts import write_faithdial
-from construction.sheet import normalize_spaces, read_sheet, write_sheet
+from construction.turns import DialogueTurns, history_of, last_turn, turn_row, turn_values
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder

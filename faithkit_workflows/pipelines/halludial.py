@@ -13,13 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, EnginePool, ModelReply, sampling
-from construction.chain.chain import Chain
-from construction.chain.replies import NO_EXPLANATION, ReplyRules, cut_turns, find_induced_fault, read_induced
-from construction.chain.split_leaks import Division
-from construction.chain.steps import AT, KEY, AnyStep, Row, RowFailed, Step, usable_rows
-from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_values
+from construction.ask import (
+    NO_EXPLANATION,
+    Ask,
+    EnginePool,
+    ModelReply,
+    ReplyRules,
+    cut_turns,
+    find_induced_fault,
+    read_induced,
+    sampling,
+)
+from construction.chain import Chain
 from construction.official_layouts import INDUCED, SPONTANEOUS, write_halludial
+from construction.steps import AT, KEY, AnyStep, Division, Row, RowFailed, Step, usable_rows
+from construction.turns import DialogueTurns, last_turn, turn_values
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
@@ -34,7 +42,7 @@ INPUTS, ANNOTATE = "inputs", "annotate"
 def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Samples replies, one step for each model, annotates them, and writes both.
 
-    construction/chain/replies.py has the rules for replies.
+    construction/ask.py has the rules for replies.
     """
     block, folder = config["pipeline"], config["prompts"]
     build = EnginePool(build_model, places=1)  # a model that replies and judges is loaded once

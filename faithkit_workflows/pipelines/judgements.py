@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from construction.chain.ask import Ask, Build, ModelReply, sampling
-from construction.chain.steps import KEY, NO_VERDICT, Row, RowFailed, Work, read_row
-from construction.dialogues.dialogue_turns import turn_values
+from construction.ask import Ask, Build, ModelReply, sampling
+from construction.steps import KEY, NO_VERDICT, Row, RowFailed, Work, read_row
+from construction.turns import turn_values
 from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions

@@ -15,12 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, ModelReply, sampling
-from construction.chain.chain import Chain
-from construction.chain.replies import CUT, REFUSAL, ReplyRules
-from construction.chain.split_leaks import Division
-from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step, usable_rows
+from construction.ask import CUT, REFUSAL, Ask, ModelReply, ReplyRules, sampling
+from construction.chain import Chain
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
+from construction.steps import KEY, AnyStep, Division, Row, RowFailed, Source, Step, usable_rows
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from faithkit.embedded_name import EMBEDDED

@@ -11,10 +11,22 @@ from typing import Any
 
 from rich.text import Text
 
-from construction.chain.ask import Ask
-from construction.chain.chain import FOLDER, Chain
-from construction.chain.split_leaks import PAIRS, Division, TextInSplit, find_shared_texts
-from construction.chain.steps import KEY, AnyStep, Each, Row, Source, Step, join_branches, usable_rows
+from construction.ask import Ask
+from construction.chain import FOLDER, Chain
+from construction.steps import (
+    KEY,
+    PAIRS,
+    AnyStep,
+    Division,
+    Each,
+    Row,
+    Source,
+    Step,
+    TextInSplit,
+    find_shared_texts,
+    join_branches,
+    usable_rows,
+)
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text

@@ -15,14 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import EnginePool, sampling
-from construction.chain.chain import Chain, sign
-from construction.chain.replies import ReplyRules
-from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
-from construction.dialogues.topics import Topics
-from construction.dialogues.turns import AskTurn, DialogueRules, side_of, turn_name
+from construction.ask import EnginePool, ReplyRules, sampling
+from construction.chain import Chain, sign
 from construction.official_layouts import DIAHALU_FILE, VERDICT, dialogue_text, write_diahalu
 from construction.sheet import normalize_spaces, read_sheet, write_sheet
+from construction.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
+from construction.topics import Topics
+from construction.turns import AskTurn, DialogueRules, side_of, turn_name
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.errors import UserError, shorten

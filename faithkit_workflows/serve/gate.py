@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from faithkit_workflows.serve.keys import find_name
-from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.schemas import Problem
 from faithkit_workflows.serve.telemetry import RECEIVE, Telemetry, access_log
 
 Scope = MutableMapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from construction.chain.replies import INDUCED_KINDS
+from construction.ask import INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.choices import ORIGINAL, SAMPLING_RULES, UNANSWERABLE
@@ -148,7 +148,7 @@ class SelfDialogue(Pipeline):
         return [self.topics] if isinstance(self.topics, str) else self.topics
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        from construction.dialogues.topics import topic_files
+        from construction.topics import topic_files
 
         try:
             if EMBEDDED not in self.paths:

@@ -26,7 +26,7 @@ from faithkit_workflows.settings.benchmark_blocks import (
     Transfer,
 )
 from faithkit_workflows.settings.engines import MODEL_HINT
-from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
+from judge.baselines import ExaminerOptions, SelfCheckOptions
 
 GENERATOR_KEYS = ("max_length", "decoding")
 

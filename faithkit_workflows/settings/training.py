@@ -74,7 +74,7 @@ MODEL_KINDS = {
         "critic.tagger.options:TaggerOptions",
         {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
     ),
-    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", kinds_of(LANGUAGE_MODEL)),
+    "generation.task.GeneratorTask": Kind("generator", "generation.task:GeneratorOptions", kinds_of(LANGUAGE_MODEL)),
     "judge.task.JudgeTask": Kind(
         "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **kinds_of(LANGUAGE_MODEL)}
     ),

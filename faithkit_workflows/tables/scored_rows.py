@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from construction.estimate.labels import VERDICT, added_names
+from construction.labels import VERDICT, added_names
 from construction.sheet import escape_formula
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
@@ -45,7 +45,7 @@ def write_scored(
     """Writes the unchanged rows with label, probability and spans, in the format of the path's suffix.
 
     Existing columns keep their names; added columns with the same names are renamed
-    (`construction.estimate.labels`).
+    (`construction.labels`).
 
     Args:
         predictions: Of the rows that can be judged, in their order.

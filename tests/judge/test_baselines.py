@@ -14,10 +14,10 @@ from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
-from judge.baselines.baseline_options import ExaminerOptions
-from judge.baselines.examiner import Examiner
-from judge.baselines.selfcheck import (
+from judge.baselines import (
     Checked,
+    Examiner,
+    ExaminerOptions,
     SelfCheck,
     bert_scores,
     draw_samples,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from construction.chain.replies import CUT, MAX_MORE_WORDS, ReplyRules, cut_turns, find_induced_fault, read_induced
+from construction.ask import CUT, MAX_MORE_WORDS, ReplyRules, cut_turns, find_induced_fault, read_induced
 
 INSTRUCTION = "You are the assistant in a conversation that rests on given knowledge. Knowledge: {knowledge} Reply:"
 RULES = ReplyRules(max_words=20, instruction=INSTRUCTION)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from construction.chain.chain import MANIFEST, Chain
-from construction.chain.steps import FAILURE, KEY, Source, is_failed
+from construction.chain import MANIFEST, Chain
+from construction.steps import FAILURE, KEY, Source, is_failed
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from construction.chain.split_leaks import Division, TextInSplit, find_shared_texts
+from construction.steps import Division, TextInSplit, find_shared_texts
 from data_modules.splits import divide_groups
 from faithkit.provenance.row_keys import group_hash
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from construction.dialogues.topics import Topics, topic_files
+from construction.topics import Topics, topic_files
 from data_modules.datasets.diahalu import DOMAINS
 from faithkit.errors import UserError
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.chain.ask import ModelReply
-from construction.chain.replies import ReplyRules
-from construction.chain.steps import RowFailed
-from construction.dialogues.turns import DialogueRules, read_turn, repeats, says_goodbye
+from construction.ask import ModelReply, ReplyRules
 from construction.official_layouts import dialogue_row
+from construction.steps import RowFailed
+from construction.turns import DialogueRules, read_turn, repeats, says_goodbye
 from data_modules.datasets.diahalu import DOMAINS, read_turns
 from data_modules.reading.rows import ReadReport, Row
 

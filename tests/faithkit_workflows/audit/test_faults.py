@@ -6,7 +6,7 @@ import pytest
 
 from faithkit_workflows.audit import protocol as faults
 from faithkit_workflows.audit.audit_page import describe_faults, write_audit_page
-from faithkit_workflows.audit.invariances import LATE, TURN
+from faithkit_workflows.audit.measures import LATE, TURN
 from tests.faithkit_workflows.audit.auditing import audit
 
 EXPECTED = {

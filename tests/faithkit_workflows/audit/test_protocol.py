@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, write_audit_page
-from faithkit_workflows.audit.material import BUILT_IN
+from faithkit_workflows.audit.mutations import BUILT_IN
 from faithkit_workflows.audit.protocol import ANSWERS, run_audit
-from faithkit_workflows.audit.target import PASSAGES, FunctionTarget
+from faithkit_workflows.audit.target import PASSAGES, Asker, FunctionTarget
 from tests.faithkit_workflows.audit import faulty
 from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, audit, configure
 from tests.running import ROOT

@@ -7,7 +7,7 @@ import pytest
 from faithkit.runs.reading import find_runs
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
 from faithkit.statistics.metric import average_runs
-from faithkit_workflows.compare.sweep_ranking import rank_sweeps
+from faithkit_workflows.compare.comparison import rank_sweeps
 from tests.faithkit_workflows.sweep.sweeping import write_job
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from construction.chain.steps import KEY, is_failed
+from construction.steps import KEY, is_failed
 from data_modules.datasets.halludial import HalluDial
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import faithkit_workflows.serve.batcher as batcher_module
-from faithkit_workflows.serve.batcher import FIRST_RATE, PASSED_TIMES, Batcher
-from faithkit_workflows.serve.problems import Problem
+import faithkit_workflows.serve.service as batcher_module
+from faithkit_workflows.serve.schemas import Problem
+from faithkit_workflows.serve.service import FIRST_RATE, PASSED_TIMES, Batcher
 
 
 def make_batcher(judge: Any, **options: Any) -> Batcher[Any, Any]:

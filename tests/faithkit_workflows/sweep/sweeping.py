@@ -10,7 +10,7 @@ from typing import Any
 from faithkit.files.saved_config import write_config
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit_workflows.sweep.run_sweep import TrainJob, sweep
+from faithkit_workflows.sweep import TrainJob, sweep
 from tests.faithkit.runs.folders import make_run
 
 MONITOR = "validation/embedded/macro_f1"

@@ -11,7 +11,7 @@ import pytest
 
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_curves, read_run
-from faithkit_workflows.sweep.run_sweep import Processes, TrainJob, find_failure, slots
+from faithkit_workflows.sweep import Processes, TrainJob, find_failure, slots
 from tests.running import QUICK, ROOT, command, run
 
 TINY = ("data.num_train=48", "data.num_validation=24", "data.num_test=24", "model.max_length=64", "model.num_epochs=1")

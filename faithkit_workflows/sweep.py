@@ -19,13 +19,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import IO, Any
 
 from faithkit import signals
 from faithkit.cli import SWEEP_VARIABLE
 from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder, log_to
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to
 from faithkit.files.run_lock import is_locked, run_lock
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import is_run, read_run
@@ -35,7 +36,6 @@ from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import SWEEP_FILE
 from faithkit.settings.overrides import parse_overrides, sweep_values
 from faithkit.targets import find_outside_code
-from faithkit_workflows.sweep.launching import quote_override, script_variables
 
 Values = Mapping[str, Sequence[str]]  # of each varied key as it was typed: `optimizer.lr`, `+new.key`
 LOGS = "logs"  # the folder for the output of jobs
@@ -80,8 +80,8 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
         except signals.Interrupted as error:
             raise signals.Interrupted(f"resume with: faithkit train -m resume={record.folder}") from error
     from faithkit.pages.page_tables import print_tables
+    from faithkit_workflows.compare.comparison import rank_sweep
     from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
-    from faithkit_workflows.compare.sweep_ranking import rank_sweep
 
     record = running.record
     ranked = rank_sweep(record, [read_run(path) for name in record.jobs if is_run(path := record.folder / name)])
@@ -372,3 +372,51 @@ def find_failure(output: Path, code: int) -> str:
         lines = []
     errors = [line for line in lines if re.match(r"error: |\w*(Error|Exception)\b", line)]
     return errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_script_apart(script: str, arguments: Sequence[str], output: IO[Any] | None = None) -> int:
+    """Runs a command of `faithkit` and returns its exit code.
+
+    Args:
+        script: The name of the command.
+        output: The file for its output; None prints it.
+    """
+    return run_command([sys.executable, "-m", f"faithkit_workflows.{script}", *arguments], script_variables(), output)
+
+
+def script_variables(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Returns the environment variables of a separate process: those of this one, and more."""
+    environ = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE} | dict(more)
+    # A checkout that is not installed is found by its path.
+    environ["PYTHONPATH"] = os.pathsep.join(path for path in (environ.get("PYTHONPATH"), str(ROOT)) if path)
+    return environ
+
+
+def run_command(command: Sequence[str], environ: Mapping[str, str], output: IO[Any] | None = None) -> int:
+    """Runs a command and returns its exit code; if this process is interrupted, the command is stopped too."""
+    errors = subprocess.STDOUT if output else None
+    process = subprocess.Popen(list(command), env=dict(environ), stdout=output, stderr=errors)
+    try:
+        return process.wait()
+    except BaseException:  # Ctrl-C and signals are no subclasses of Exception
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+
+
+def quote_override(text: str) -> str:
+    """Quotes a text so that Hydra does not interpret it."""
+    if re.fullmatch(r"[\w./-]*[./][\w./-]*", text):  # an unambiguous path
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def trainer_overrides(trainer: Mapping[str, Any] | None) -> list[str]:
+    """Returns a block `trainer` as arguments of train.py."""
+    return [
+        f"trainer.{key}={'null' if value is None else value}".replace(" ", "") for key, value in (trainer or {}).items()
+    ]

@@ -2,7 +2,7 @@
 
 Each step writes `steps/NN_name.jsonl`, one row for each input row and in the same order. Finished rows are never made
 again: a resumed chain continues behind the last whole line. Rows are joined by their keys. A row that fails becomes a
-failed row (construction/chain/steps.py), so no other row shifts.
+failed row (construction/steps.py), so no other row shifts.
 
     chain = Chain(folder, "spontaneous", [
         Source(name="inputs", read=rows, settings={...}),
@@ -35,7 +35,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from construction.chain.steps import (
+from construction.steps import (
     CHUNK_SIZE,
     FAILURE,
     KEY,

@@ -15,7 +15,7 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from construction.chain.steps import KEY, Row
+from construction.steps import KEY, Row
 from data_modules.datasets.diahalu import CHAT, DOMAINS, KNOWLEDGE, REASONING, TASK
 from data_modules.reading.rows import READERS, BadRow, ReadReport, read_rows
 from data_modules.reading.rows import Row as FileRow

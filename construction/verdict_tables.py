@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 from pyarrow.dataset import dataset
 from tqdm.auto import tqdm
 
-from construction.estimate.labels import (
-    LABEL,
-    LABELS,
-    newest_names,
-    read_name,
-    read_number,
-    require_columns,
-    score_names,
-)
+from construction.labels import LABEL, LABELS, newest_names, read_name, read_number, require_columns, score_names
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.shards import Shard, find_shards, opened, shown
 from faithkit import signals

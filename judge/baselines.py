@@ -1,33 +1,167 @@
-"""SelfCheckGPT (Manakul et al. 2023): what a model made up, it says differently each time.
-
-Each sentence of a response is compared with samples; the response's score is the mean over its sentences. Nothing is
-trained, and the knowledge is read by nobody but the model that the samples come from.
-"""
+"""The block `selfcheck`: SelfCheckGPT in the place of a judge."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, product
 from math import exp, log
 from statistics import fmean
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
+from pydantic import Field
 from tqdm.auto import tqdm
 
 from faithkit.arguments import read_examples
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.prompts import TextPrompt
+from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text import Form, Message, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
+from faithkit.settings.check import options
+from faithkit.settings.types import Count, Hint, OneOf, OrNull, Positive, Range, Share, Text
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks
-from judge.options import CHOICES
-from judge.prompt import example_values
-from judge.questions import ask, messages_about
+from judge.judge import Judge
+from judge.options import CHOICES, AskOptions
+from judge.prompt import OPTIONAL_FIELDS, example_values, read_prompt
+from judge.questions import CHUNK_SIZE, ask, messages_about
 from judge.reply import read_verdict
+
+BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
+DRAWN, REPHRASED, OTHERS = SAMPLES = ("engine", "rephrased", "others")
+MEAN, MAX = ("mean", "max")
+Temperatures = Annotated[
+    Positive | Annotated[list[Positive], Field(min_length=1)], Hint("use a number above 0, or a list of them")
+]
+
+
+@options("selfcheck")
+class SelfCheckOptions:
+    """The block `selfcheck` of evaluate.py; without a measure there is none.
+
+    Args:
+        measure: One of MEASURES.
+        samples: `engine` draws replies to knowledge and history from engine.model; `rephrased` lets it rephrase the
+            response, as of DiaHalu's dialogues; `others` takes the other models' responses to the same source.
+        num_samples: That are drawn at each temperature.
+        temperature: Of drawing; a list draws at each.
+        max_new_tokens: Of a sample.
+        threshold: A response is called hallucinated from this score on, and a sentence marked.
+        nli: Of `nli`: an NLI model, or a critic that was trained on one's data.
+        encoder: Of `bert_score`.
+        num_layers: Of the encoder; None for all.
+        baseline: F1 of unrelated sentences, which becomes 0; None takes the published one of roberta-large, else 0.
+        order: Of `ngram`: words that are counted together.
+        words: Of `ngram`: the mean of a sentence's words, or its unlikeliest.
+    """
+
+    measure: Annotated[str | None, OneOf((None, *MEASURES))] = None
+    samples: Annotated[str, OneOf(SAMPLES)] = DRAWN
+    num_samples: Count = 5
+    temperature: Temperatures = 1.0
+    max_new_tokens: Count = 96
+    threshold: Share = 0.5
+    nli: Text | None = None
+    encoder: Text | None = None
+    num_layers: Count | None = None
+    baseline: Annotated[float, Range(gt=-1, lt=1)] | None = None
+    order: Count = 1
+    words: Annotated[str, OneOf((MEAN, MAX))] = MEAN
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it asks the language model of the block `engine`."""
+        return self.samples != OTHERS or self.measure == PROMPT
+
+    @property
+    def temperatures(self) -> list[float]:
+        """The temperatures of drawing."""
+        return self.temperature if isinstance(self.temperature, list) else [self.temperature]
+
+
+@options("examiner")
+class ExaminerOptions:
+    """The block `examiner` of evaluate.py; without turns there is none.
+
+    Args:
+        turns: Of questions and answers before it decides.
+        examinee: The model that answers, run as engine.model is; None takes engine.model itself.
+        num_questions: In a turn, at most.
+        max_new_tokens: Of the questions of a turn, and of its answers.
+    """
+
+    turns: Annotated[Count | None, OrNull("for no examiner")] = None
+    examinee: Text | None = None
+    num_questions: Count = 3
+    max_new_tokens: Count = 160
+
+
+QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
+NUMBERING = "0123456789.-*) \t"  # before a question in a list
+
+
+class Examiner:
+    """Detects hallucinations by cross-examination.
+
+    Args:
+        engine: The examiner.
+        examinee: Answers the questions.
+        prompts: A folder with other prompts; None takes the built-in prompts.
+
+    Attributes:
+        num_unasked: Examples without any question, which were judged without answers.
+    """
+
+    def __init__(self, engine: TextEngine, examinee: TextEngine, options: ExaminerOptions, prompts: str | None = None):
+        self.engine, self.examinee, self.options = engine, examinee, options
+        read = partial(read_text_prompt, "judge", folder=prompts, optional=OPTIONAL_FIELDS)
+        self._questions = read(QUESTIONS, "response", "exchange")
+        self._answers = read(ANSWERS, "questions")
+        self._judge = Judge(engine, AskOptions(), template=read_prompt(DECISION, prompts))
+        self.num_unasked = 0
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields one prediction for each example, in their order; `text` contains the questions and answers."""
+        examples = read_examples(examples)
+        for begin in range(0, len(examples), CHUNK_SIZE):
+            chunk = examples[begin : begin + CHUNK_SIZE]
+            exchanges = [""] * len(chunk)  # the questions and answers of each example
+            decoding = Decoding(max_new_tokens=self.options.max_new_tokens)
+            open_examples = list(range(len(chunk)))  # one without further questions is finished
+            for _ in range(self.options.turns or 1):
+                prompts = [
+                    messages_about(self._questions, chunk[i], response=chunk[i].response, exchange=exchanges[i])
+                    for i in open_examples
+                ]
+                asked = ask(self.engine, prompts, decoding)
+                questioned = []
+                for i, reply in zip(open_examples, asked, strict=True):
+                    # One question per line, without those that were asked before.
+                    lines = (reply.texts[0] if reply.texts else "").splitlines()
+                    written = (line.strip().lstrip(NUMBERING) for line in lines if line.rstrip().endswith("?"))
+                    known = exchanges[i].splitlines()
+                    questions = [one for one in dict.fromkeys(written) if one not in known]
+                    if questions := questions[: self.options.num_questions]:
+                        questioned.append((i, questions))
+                prompts = [
+                    messages_about(self._answers, chunk[i], questions="\n".join(questions))
+                    for i, questions in questioned
+                ]
+                replies = ask(self.examinee, prompts, decoding)
+                for (i, questions), reply in zip(questioned, replies, strict=True):
+                    answer = reply.texts[0].strip() if reply.texts else ""
+                    exchanges[i] = "\n\n".join(filter(None, [exchanges[i], *questions, answer or "(no answer)"]))
+                open_examples = [i for i, _ in questioned]
+            self.num_unasked += exchanges.count("")
+            # The judge reads the answers in place of the knowledge.
+            rows = [replace(example, knowledge=exchange) for example, exchange in zip(chunk, exchanges, strict=True)]
+            found = self._judge.predict_examples(rows, progress=progress)
+            for prediction, exchange in zip(found, exchanges, strict=True):
+                yield replace(prediction, text=prediction.text or exchange)
+
 
 START = "\0"  # before the first word of a text, where n-grams begin
 SUPPORTED = {HALLUCINATED: 0.0, FAITHFUL: 1.0}  # a yes is read as the one label, a no as the other
@@ -192,7 +326,7 @@ def other_responses(given: Iterable[Example]) -> Samples:
     return draw
 
 
-CHUNK_SIZE = 64  # responses that are compared together
+COMPARED_TOGETHER = 64  # responses that are compared together
 NO_SAMPLES = "there are no samples to compare with"
 
 
@@ -213,8 +347,8 @@ class SelfCheck:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """One prediction for each example, in their order; one without samples is unparsed."""
         examples = read_examples(examples)
-        for begin in tqdm(range(0, len(examples), CHUNK_SIZE), "comparing", disable=not progress, unit="chunk"):
-            chunk = examples[begin : begin + CHUNK_SIZE]
+        for begin in tqdm(range(0, len(examples), COMPARED_TOGETHER), "comparing", disable=not progress, unit="chunk"):
+            chunk = examples[begin : begin + COMPARED_TOGETHER]
             drawn = self.samples(chunk)
             places = [sentence_places(example.response) for example in chunk]
             compared = [place for place in range(len(chunk)) if drawn[place] and places[place]]
