@@ -246,23 +246,19 @@ _EXPLANATION = re.compile(r"(?:^|\n)[\s#*]*(?:hallucination )?explanation[#*]*\s
 _NEXT = re.compile(r"\n[\s#*]*(?:example \d|knowledge\s*:|conversation\s*:|reference reply\s*:)", re.IGNORECASE)
 
 
-def read_induced(text: str) -> tuple[str, str] | None:
-    """Reads an induced hallucination and its explanation; None if one of them is missing.
+def read_induced(text: str, reference: str) -> tuple[str, str, str | None]:
+    """Reads an induced hallucination, its explanation, and its fault; None without one.
 
-    >>> read_induced("It was built in 1922.\\n\\nExplanation:\\nThe hallucinated part is \\"1922\\".")
-    ('It was built in 1922.', 'The hallucinated part is "1922".')
+    >>> read_induced("It was built in 1922.\\n\\nExplanation:\\nThe hallucinated part is \\"1922\\".", "Built in 1911.")
+    ('It was built in 1922.', 'The hallucinated part is "1922".', None)
     """
+    whole = text
     text = _REPLY.sub("", text)
-    if (found := _EXPLANATION.search(text)) is None:
-        return None
-    reply, explanation = text[: found.start()].strip(), text[found.end() :]
-    if (end := _NEXT.search(explanation)) is not None:  # the model went on with another example
-        explanation = explanation[: end.start()]
-    return (reply, explanation.strip()) if reply and explanation.strip() else None
-
-
-def find_induced_fault(reply: str, reference: str) -> str | None:
-    """Names the fault of a hallucinated reply, compared with its reference; None without one."""
+    reply, *rest = _EXPLANATION.split(text, maxsplit=1)
+    reply, explanation = reply.strip(), _NEXT.split("".join(rest))[0].strip()  # the model may go on with an example
+    if not reply or not explanation:
+        return whole, "", NO_EXPLANATION
     if unicode_words(reply) == unicode_words(reference):
-        return SAME
-    return TOO_MANY_WORDS if len(reply.split()) > len(reference.split()) + MAX_MORE_WORDS else None
+        return reply, explanation, SAME
+    is_long = len(reply.split()) > len(reference.split()) + MAX_MORE_WORDS
+    return reply, explanation, TOO_MANY_WORDS if is_long else None

@@ -241,20 +241,32 @@ def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | 
         texts: Reads all texts; it is called twice.
         near: The share that near duplicates have in common; None finds equal texts only.
     """
+    from sklearn.feature_extraction.text import HashingVectorizer
+
     held_out: dict[int, TextInSplit] = {}
     for one in texts():
         if one.split != TRAIN and len(held_out) < MAX_TEXTS:
             held_out.setdefault(_key(one.text), one)
-    index = _RunIndex(held_out, near) if near is not None and held_out else None
+    if near is not None and held_out:  # a sparse matrix of the held-out texts and their runs of words
+        names, options = list(held_out), {"binary": True, "norm": None, "alternate_sign": False}
+        vectorizer = HashingVectorizer(analyzer=_runs, n_features=2**22, **options)  # two runs rarely have one
+        matrix = vectorizer.transform([one.text for one in held_out.values()])
+        sizes = matrix.getnnz(axis=1)
     equal: set[int] = set()
     close: dict[int, dict[str, Any]] = {}
     for chunk in batched((one for one in texts() if one.split == TRAIN), CHUNK_SIZE):
         keys = [_key(one.text) for one in chunk]
         equal.update(held_out.keys() & keys)
         others = [one for one, key in zip(chunk, keys, strict=True) if key not in held_out]
-        for number, other, share in index.query([one.text for one in others]) if index and others else ():
+        if near is None or not held_out or not others:
+            continue
+        rows = vectorizer.transform([one.text for one in others])
+        shared = (rows @ matrix.T).tocoo()
+        shares = shared.data / (rows.getnnz(axis=1)[shared.row] + sizes[shared.col] - shared.data)
+        for place in np.flatnonzero(shares >= near).tolist():
+            other, share = names[shared.col[place]], round(float(shares[place]), 3)
             if share > close.get(other, {"share": 0.0})["share"]:
-                one = others[number]
+                one = others[shared.row[place]]
                 pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
                 close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
     found: dict[str, Any] = {"different texts held out": len(held_out), "of them in train, word for word": len(equal)}
@@ -271,24 +283,3 @@ def _key(text: str) -> int:
 def _runs(text: str) -> set[str]:
     words = unicode_words(text)
     return {" ".join(words[i : i + RUN_LENGTH]) for i in range(max(1, len(words) - RUN_LENGTH + 1))}
-
-
-class _RunIndex:
-    """Indexes held-out texts by their runs of words, as a sparse matrix of texts and runs."""
-
-    def __init__(self, held_out: Mapping[int, TextInSplit], near: float):
-        from sklearn.feature_extraction.text import HashingVectorizer
-
-        options = {"binary": True, "norm": None, "alternate_sign": False}
-        self.keys, self.near = list(held_out), near
-        self.vectorizer = HashingVectorizer(analyzer=_runs, n_features=2**22, **options)  # two runs rarely have one
-        self.matrix = self.vectorizer.transform([one.text for one in held_out.values()])
-        self.sizes = self.matrix.getnnz(axis=1)
-
-    def query(self, texts: Sequence[str]) -> Iterator[tuple[int, int, float]]:
-        """Yields the pairs that share enough: the place of a text, the key of the held-out text, and the share."""
-        rows = self.vectorizer.transform(texts)
-        shared = (rows @ self.matrix.T).tocoo()
-        shares = shared.data / (rows.getnnz(axis=1)[shared.row] + self.sizes[shared.col] - shared.data)
-        for place in np.flatnonzero(shares >= self.near).tolist():
-            yield int(shared.row[place]), self.keys[shared.col[place]], round(float(shares[place]), 3)

@@ -74,7 +74,10 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
         log_to(record.folder / "sweep.log")
         log.info("%d jobs in %s", len(jobs), record.folder)
         only = monitors.pop() if len(monitors) == 1 else None
-        running = Jobs(record, processes or Processes(num_parallel, visible_gpus()), monitor=only, total=len(jobs))
+        chosen = os.environ.get(GPUS)  # without importing torch
+        gpus = [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
+        gpus = gpus if chosen is None else [name for name in chosen.split(",") if name.strip()]
+        running = Jobs(record, processes or Processes(num_parallel, gpus), monitor=only, total=len(jobs))
         try:
             running.run([job for job in jobs if job.ended != DONE], num_parallel)
         except signals.Interrupted as error:
@@ -354,14 +357,6 @@ def slots(num_parallel: int, gpus: Sequence[str]) -> list[dict[str, str]]:
     return [{**cores, **({GPUS: gpus[number % len(gpus)]} if len(gpus) > 1 else {})} for number in range(num_parallel)]
 
 
-def visible_gpus() -> list[str]:
-    """Lists the GPUs that a job can use, without importing torch."""
-    chosen = os.environ.get(GPUS)
-    if chosen is not None:
-        return [name for name in chosen.split(",") if name.strip()]
-    return [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
-
-
 def find_failure(output: Path, code: int) -> str:
     """Finds the reason of a failure in a job's output, in one line."""
     if code < 0:
@@ -374,7 +369,7 @@ def find_failure(output: Path, code: int) -> str:
     return errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
 
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_script_apart(script: str, arguments: Sequence[str], output: IO[Any] | None = None) -> int:

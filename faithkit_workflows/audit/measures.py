@@ -1,4 +1,8 @@
-"""The figures of an audit: detection of changes, what length and overlap explain, accuracy on labelled rows."""
+"""The figures of an audit: detection of changes, what length and overlap explain, accuracy on labelled rows.
+
+The last part has the changes that must not change a verdict: of passages, spelling, earlier turns, and of how rows are
+asked for.
+"""
 
 import random
 import re
@@ -312,23 +316,30 @@ class Invariance:
     copied: tuple[str, ...]
 
 
-def choose_rows(cases: Sequence[Example], rows: Sequence[Example], count: int) -> list[Example]:
-    """Chooses rows of both labels alternately; half of them labelled rows, where there are any."""
-    chosen = []
-    for source, size in ((rows, min(len(rows), count // 2)), (cases, count - min(len(rows), count // 2))):
+def compare_variants(
+    asker: Asker,
+    cases: Sequence[Example],
+    labelled: Sequence[Example],
+    others: Sequence[Document],
+    *,
+    count: int,
+    long_words: int,
+    seed: int,
+) -> tuple[Invariance, dict[str, Example], dict[str, Prediction]]:
+    """Asks for rows and their variants; also returns all of them, and their verdicts, by id.
+
+    Args:
+        count: Rows of both labels that are chosen, alternately; half of them labelled rows, where there are any.
+    """
+    rows: list[Example] = []
+    num_labelled = min(len(labelled), count // 2)
+    for source, wanted in ((labelled, num_labelled), (cases, count - num_labelled)):
         by_label = [[row for row in source if row.label == label] for label in (FAITHFUL, HALLUCINATED)]
         for place, of_label in enumerate(by_label):
-            wanted = (size + place) // 2
-            if len(of_label) > wanted:
-                by_label[place] = [of_label[number * len(of_label) // wanted] for number in range(wanted)]
-        chosen += [row for pair in zip_longest(*by_label) for row in pair if row is not None]
-    return chosen
-
-
-def compare_variants(
-    asker: Asker, rows: Sequence[Example], others: Sequence[Document], *, long_words: int, seed: int
-) -> tuple[Invariance, dict[str, Example], dict[str, Prediction]]:
-    """Asks for rows and their variants; also returns all of them, and their verdicts, by id."""
+            most = (wanted + place) // 2
+            if len(of_label) > most:
+                by_label[place] = [of_label[number * len(of_label) // most] for number in range(most)]
+        rows += [replace(row, id=f"base/{row.id}") for pair in zip_longest(*by_label) for row in pair if row]
     size = asker.batch_size if asker.target.takes_batches else None
     asked = {row.id: row for row in rows}
     answers = asker.ask(rows, "rows", batch_size=size)

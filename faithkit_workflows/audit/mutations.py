@@ -1,4 +1,4 @@
-"""Cases without labels: sentences of documents, and copies that are changed in one place and so lose their support.
+"""What an audit asks about: documents, labelled rows, and copies of sentences that are changed and lose their support.
 
 The idea is that of mutation testing: a detector that calls a changed copy hallucinated, and its unchanged original
 not, has found the change. The place of each change is known to the character.
@@ -85,12 +85,6 @@ class Pool:
 
     names: list[str]
     sentences: list[str]
-
-
-def is_english(text: str) -> bool:
-    """Estimates by its most frequent words whether a text is English."""
-    words = unicode_words(text)
-    return sum(word in ENGLISH for word in words) >= MIN_ENGLISH * max(len(words), 1)
 
 
 def change_numbers(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
@@ -388,10 +382,10 @@ def read_built_in() -> list[Document]:
 def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Document]:
     kept = []
     for document in documents:
-        text = " ".join(document.passages)
-        if not text.strip():
+        words = unicode_words(" ".join(document.passages))
+        if not any(passage.strip() for passage in document.passages):
             left_out["document: empty"] += 1
-        elif not is_english(text):
+        elif sum(word in ENGLISH for word in words) < MIN_ENGLISH * max(len(words), 1):
             left_out["document: not in English"] += 1
         elif not list_sentences(document):
             left_out["document: no whole sentence of 5 to 45 words"] += 1

@@ -1,4 +1,4 @@
-"""The audited detector: a checkpoint, a function, or a server, asked row by row with its failures counted.
+"""The audited detector: a checkpoint, a function, or a server, asked within limits of time, its failures counted.
 
 A function is named as `module:function`. It gets a list of rows, each a dict with `context`, `passages`, `question`,
 `history` (the turns before the answer, dicts with `speaker` and `text`) and `answer`. It returns one value for each:

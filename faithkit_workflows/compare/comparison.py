@@ -1,7 +1,9 @@
-"""Compares runs: computes everything that the terminal and the page show.
+"""Compares runs and ranks those of sweeps: computes everything that the terminal and the page show.
 
 The difference of any two systems is tested on their common rows, and corrected for all pairs of runs on all test sets
-of a report (faithkit/scores/board.py).
+of a report (faithkit/scores/board.py). The runs of a sweep are ranked by the validation that chose their checkpoints;
+test figures are shown and do not rank. Runs that differ only in their seed are one row: the mean over the seeds with
+its interval.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +39,8 @@ from faithkit_workflows.compare.test_sets import (
     read_facts,
     read_test_sets,
 )
+
+SEED = "seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +157,23 @@ def rank_sweep(record: SweepRecord, runs: Sequence[Run]) -> RankedSweep:
             by_monitor.setdefault((chosen.monitor, chosen.is_lower_better), []).append(ranked)
     most_runs_first = sorted(by_monitor.items(), key=lambda item: -len(item[1]))
     rankings = [_rank(*key, of_metric) for key, of_metric in most_runs_first]
-    return RankedSweep(record=record, rankings=rankings, notes=[*notes, *_notes(record, rankings)])
+    done = {one.job.name for ranking in rankings for one in ranking.runs}
+    failed = [job for job in record.jobs.values() if job.ended == FAILED]
+    notes += [f"{job.name} failed{f': {job.problem}' if job.problem else ''}" for job in failed]
+    missing = [job.name for job in record.jobs.values() if job.ended != FAILED and job.name not in done]
+    if missing:
+        notes.append(f"{len(missing)} of {len(record.jobs)} jobs have no result here: {', '.join(missing[:3])}")
+    if len(rankings) > 1:
+        monitors = ", ".join(ranking.monitor for ranking in rankings)
+        notes.append(f"jobs are chosen by {len(rankings)} metrics ({monitors}): each is ranked separately")
+    if len(done) == 1:
+        notes.append("only one run has a result: there is nothing to rank it against")
+    if len(done) > 1:
+        notes.append(
+            f"the best of {len(done)} runs was chosen by its validation figure, which is therefore too good; "
+            "test figures were not used for the ranking: use the best run's test figure only once"
+        )
+    return RankedSweep(record=record, rankings=rankings, notes=notes)
 
 
 def _rank(monitor: str, is_lower_better: bool, runs: Sequence[RankedRun]) -> Ranking:
@@ -183,26 +203,6 @@ def _rank(monitor: str, is_lower_better: bool, runs: Sequence[RankedRun]) -> Ran
         rows.append(RankedRow(settings=dict(settings), runs=of_row, validation=validation, test=test))
     rows.sort(key=order)
     return Ranking(monitor=monitor, is_lower_better=is_lower_better, test_name=test_name, rows=rows)
-
-
-def _notes(record: SweepRecord, rankings: Sequence[Ranking]) -> list[str]:
-    done = {one.job.name for ranking in rankings for one in ranking.runs}
-    failed = [job for job in record.jobs.values() if job.ended == FAILED]
-    notes = [f"{job.name} failed{f': {job.problem}' if job.problem else ''}" for job in failed]
-    missing = [job.name for job in record.jobs.values() if job.ended != FAILED and job.name not in done]
-    if missing:
-        notes.append(f"{len(missing)} of {len(record.jobs)} jobs have no result here: {', '.join(missing[:3])}")
-    if len(rankings) > 1:
-        monitors = ", ".join(ranking.monitor for ranking in rankings)
-        notes.append(f"jobs are chosen by {len(rankings)} metrics ({monitors}): each is ranked separately")
-    if len(done) == 1:
-        notes.append("only one run has a result: there is nothing to rank it against")
-    if len(done) > 1:
-        notes.append(
-            f"the best of {len(done)} runs was chosen by its validation figure, which is therefore too good; "
-            "test figures were not used for the ranking: use the best run's test figure only once"
-        )
-    return notes
 
 
 # The tested metrics, as they are named in metrics.json after the test set.
@@ -401,6 +401,3 @@ def _best_first(test_set: TestSet, metrics: Mapping[str, Mapping[str, Metric]]) 
         return np.inf if found is None else sign * found.value
 
     return sorted(test_set.systems, key=key)
-
-
-SEED = "seed"

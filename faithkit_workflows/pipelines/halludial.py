@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from construction.ask import (
-    NO_EXPLANATION,
     Ask,
     EnginePool,
     ModelReply,
     ReplyRules,
     cut_turns,
-    find_induced_fault,
     read_induced,
     sampling,
 )
@@ -113,10 +111,8 @@ def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def _read_hallucination(row: Row, reply: ModelReply, rules: ReplyRules, made: Row) -> Row:
-    found = read_induced(reply.text)
-    text, explanation = found or (reply.text, "")
-    fault = rules.fault(text, last_turn=last_turn(row)) or (None if found else NO_EXPLANATION)
-    fault = fault or find_induced_fault(text, row["reference"])
+    text, explanation, induced_fault = read_induced(reply.text, row["reference"])
+    fault = rules.fault(text, last_turn=last_turn(row)) or induced_fault
     spans = [] if fault else locate_all(quoted_parts(explanation), text)[0]
     if fault or not spans:
         raise RowFailed(fault or "the quoted part is not in the reply", reply.text)

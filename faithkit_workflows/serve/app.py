@@ -1,7 +1,9 @@
-"""Verdicts as server-sent events: one for each sentence as soon as its text is complete, then one for the whole.
+"""The application: its own routes, verdicts as server-sent events, and the form of every refusal.
 
-A response that is still being written comes as JSON lines to /v1/check/stream: first a request as for /v1/check, whose
-response may be missing, then `{"response": "more text"}` for each further piece.
+Its page takes a context and an answer and shows the marked answer; it calls no other address than its own. A stream has
+an event for each sentence as soon as its text is complete, then one for the whole. A response that is still being
+written comes as JSON lines to /v1/check/stream: first a request as for /v1/check, whose response may be missing, then
+`{"response": "more text"}` for each further piece.
 """
 
 import asyncio
@@ -19,7 +21,6 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-import faithkit_workflows.serve.app as streaming
 import faithkit_workflows.serve.compatible as compatible
 import faithkit_workflows.serve.jobs as jobs
 from faithkit.errors import shorten
@@ -171,7 +172,7 @@ async def read_lines(request: Request, service: Service) -> AsyncIterator[bytes]
         yield left
 
 
-def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
+def _add_stream_route(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
     """Adds the route for a response that is still being written."""
 
     @app.post(
@@ -252,7 +253,7 @@ def create_app(service: Service) -> App:
     app = FastAPI(title="faithkit", version="1", description=DESCRIPTION, **unused)
     _handle_errors(app)
     _add_routes(app, service)
-    streaming.add_routes(app, service, document_refusals(*CHECK_CODES))
+    _add_stream_route(app, service, document_refusals(*CHECK_CODES))
     compatible.add_routes(app, service, document_refusals(*CHECK_CODES))
     jobs.add_routes(app, service)
     settings, make = service.settings, app.openapi
@@ -352,7 +353,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         "/v1/check",
         summary="Check one response, several, or the turns of a conversation",
         response_model=OneReply | ManyReply | ConversationReply,
-        responses=document_refusals(*CHECK_CODES) | streaming.EVENTS,
+        responses=document_refusals(*CHECK_CODES) | EVENTS,
     )
     async def check(request: Request, body: Annotated[limit_rows(service.settings.max_rows), Body()]) -> Any:  # type: ignore[valid-type]
         state = request.scope["state"]
@@ -370,21 +371,18 @@ def _add_routes(app: FastAPI, service: Service) -> None:
             ]
             return ConversationReply(verdicts=found, notes=notes, model=name, request_id=state["request_id"])
         if body.stream:
-            pieces = streaming.one_piece(body.response)
-            return await streaming.open_stream(service, body, pieces, body.model, state)
+            pieces = one_piece(body.response)
+            return await open_stream(service, body, pieces, body.model, state)
         name, (verdict,) = await service.check([body], body.model, state, field="")
         return OneReply(**dict(verdict), model=name, request_id=state["request_id"])
 
 
 def _handle_errors(app: FastAPI) -> None:
-    def reply(request: Request, problem: Problem) -> JSONResponse:
+    @app.exception_handler(Problem)
+    async def refuse(request: Request, problem: Problem) -> JSONResponse:
         state = request.scope.get("state", {})
         state.get("facts", {})["code"] = problem.code
         return JSONResponse(problem.body(state.get("request_id")), problem.status, problem.headers)
-
-    @app.exception_handler(Problem)
-    async def refuse(request: Request, problem: Problem) -> JSONResponse:
-        return reply(request, problem)
 
     @app.exception_handler(RequestValidationError)
     async def refuse_values(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -404,7 +402,7 @@ def _handle_errors(app: FastAPI) -> None:
             help_ = f"send at most {most} rows; tables go to POST /v1/jobs"
         elif first["type"] in ("string_too_short", "string_pattern_mismatch"):
             message = "the text is empty"
-        return reply(request, Problem(code, message, help_, field=field))
+        return await refuse(request, Problem(code, message, help_, field=field))
 
     @app.exception_handler(HTTPException)
     async def refuse_route(request: Request, error: HTTPException) -> JSONResponse:
@@ -414,11 +412,13 @@ def _handle_errors(app: FastAPI) -> None:
             problem = Problem("not_found", "there is no such route", "see /openapi.json")
         else:
             problem = Problem("invalid_json", "the body cannot be read", "send JSON in UTF-8, not deeply nested")
-        answer = reply(request, problem)
+        answer = await refuse(request, problem)
         answer.headers.update(error.headers or {})
         return answer
 
     @app.exception_handler(Exception)
     async def refuse_fault(request: Request, error: Exception) -> JSONResponse:
         log.error("request %s failed", request.scope["state"].get("request_id"), exc_info=error)
-        return reply(request, Problem("internal_error", "the service has failed", "report it with the request id"))
+        return await refuse(
+            request, Problem("internal_error", "the service has failed", "report it with the request id")
+        )

@@ -1,4 +1,7 @@
-"""Refusals: each has a status, a code for programs, the field that is wrong, and a sentence that helps."""
+"""The requests and replies of the service's own routes, and its refusals.
+
+A refusal has a status, a code for programs, the field that is wrong, and a sentence that helps.
+"""
 
 import math
 import re
@@ -119,6 +122,9 @@ def document_refusals(*codes: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorReply, "description": ", ".join(found)} for status, found in by_status.items()}
 
 
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def refuse_surrogates(text: str) -> str:
     """Refuses half of a surrogate pair, which JSON may spell and UTF-8 cannot.
 
@@ -134,10 +140,8 @@ String = Annotated[str, AfterValidator(refuse_surrogates)]
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]  # the pattern refuses surrogates, too
 Probability = Annotated[float, Field(ge=0, le=1)]
 MAX_PASSAGES, MAX_TURNS, MAX_FIELDS, MAX_MESSAGES = 1000, 1000, 100, 10_000
-MEMBER = re.compile(
-    r"~|constrained-str$|function-after\[|list\[|str$"
-)  # a member of a union, which is no part of a field's place
-SURROGATE = re.compile("[\ud800-\udfff]")
+# A member of a union, which is no part of a field's place.
+MEMBER = re.compile(r"~|constrained-str$|function-after\[|list\[|str$")
 TAG = "~"  # begins the names of a union's members, which are no part of a field's place
 TEXT, PASSAGE, PASSAGES, ONE, MANY, CONVERSATION = (
     TAG + name for name in ("text", "passage", "passages", "one", "many", "conversation")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from construction.ask import CUT, MAX_MORE_WORDS, ReplyRules, cut_turns, find_induced_fault, read_induced
+from construction.ask import CUT, MAX_MORE_WORDS, NO_EXPLANATION, TOO_MANY_WORDS, ReplyRules, cut_turns, read_induced
 
 INSTRUCTION = "You are the assistant in a conversation that rests on given knowledge. Knowledge: {knowledge} Reply:"
 RULES = ReplyRules(max_words=20, instruction=INSTRUCTION)
@@ -62,10 +62,10 @@ def test_further_turns_are_cut_and_a_leading_mark_is_taken_off() -> None:
     ],
 )
 def test_a_hallucination_is_read_with_its_explanation(text: str, found: tuple[str, str] | None) -> None:
-    assert read_induced(text) == found
+    assert read_induced(text, "A reference.") == ((*found, None) if found else (text, "", NO_EXPLANATION))
 
 
 @pytest.mark.parametrize(("more", "refused"), [(0, False), (MAX_MORE_WORDS, False), (MAX_MORE_WORDS + 1, True)])
 def test_a_hallucination_may_have_six_words_more_than_its_reference(more: int, refused: bool) -> None:
-    fault = find_induced_fault("other words here " + "more " * more, "these words here")
-    assert (fault is not None) == refused
+    text = "other words here " + "more " * more + "\nExplanation: B."
+    assert read_induced(text, "these words here")[2] == (TOO_MANY_WORDS if refused else None)
