@@ -238,7 +238,6 @@ def _runs_of(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[place : place + ECHO_WORDS]) for place in range(len(words) - ECHO_WORDS + 1)}
 
 
-INDUCED_KINDS = ("factual", "faithfulness")
 MAX_MORE_WORDS = 6  # than the reference has (HalluDial, Tables 13 and 14)
 TOO_MANY_WORDS, NO_EXPLANATION, SAME = "over six words more", "no explanation", "the reference itself"
 _REPLY = re.compile(r"^[\s#*]*hallucinated (?:reply|response)[#*]*\s*:[\s*]*", re.IGNORECASE)

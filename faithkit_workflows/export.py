@@ -27,8 +27,8 @@ def main(cfg: Any) -> None:
     from faithkit.files.model_folder import find_folder, read_sidecar
     from faithkit.files.run_folder import RunFolder
     from faithkit.weights.publish import check_private, describe, push, shorten_paths
-    from generation.settings import export as export_generator
-    from judge.settings import export as export_judge
+    from generation.export import export as export_generator
+    from judge.export import export as export_judge
 
     graph, int8 = cfg.format in (GRAPH, INT8_GRAPH), cfg.format == INT8_GRAPH
     if cfg.output_dir is None and cfg.push_to is None:

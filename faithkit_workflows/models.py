@@ -7,6 +7,7 @@ faithkit models critic-dialogue     one model: every figure with its source, and
 faithkit models critic_general      a recipe of experiment=: what it trains, on which files, with which commands
 """
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,10 +1,10 @@
-"""The options of a generator (the block `model`), apart from its code, which needs torch."""
+"""The training of generators: the Lightning module, and the task of `train.py`."""
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +15,7 @@ from data_modules.data_module import DataModule
 from data_modules.encoding.batching import Batches
 from data_modules.encoding.encoder import Columns, Encoder, Subset
 from data_modules.encoding.ragged import Ragged
-from data_modules.encoding.sequence_layout import (
-    CAUSAL,
-    CONTROL_TOKENS,
-    SEQ2SEQ,
-    TOO_SHORT,
-    ResponseLength,
-    SequenceLength,
-    TurnLayout,
-    add_markers,
-)
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.choices import MEASURED, OFFICIAL
@@ -34,8 +25,6 @@ from faithkit.records import Example
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
-from faithkit.settings.check import options
-from faithkit.settings.types import Conflict, NonNegativeInt, OneOf, PartialShare, Switch, Text
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
 from faithkit.training.module import RowMetric, TrainingModule
@@ -45,45 +34,9 @@ from faithkit.weights.resolve import loading
 from generation.control import OFFICIAL_FIELD, OVERLAP, Ctrl, Terciles, fit_terciles, levels
 from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
+from generation.options import GeneratorOptions
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES, load_generator, starts_with
-
-ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
-
-
-@options("model")
-class GeneratorOptions:
-    """Options of every `model=` that writes.
-
-    Args:
-        architecture: A key of `generation.weights.ARCHITECTURES`.
-        weights: A folder (of a generator of ours too), hub name or local name.
-        max_length: Tokens that the model reads: see `data_modules.encoding.sequence_layout`.
-        max_response_length: Tokens of a response.
-        max_history: Turns at most; None for all that fit.
-        packed: Causal models: sequences without padding.
-        dropout: Dropout of the model; None keeps its default.
-        attention_dropout: The same for attention alone.
-        gradient_checkpointing: Trades time for memory.
-    """
-
-    architecture: Annotated[str, OneOf(ARCHITECTURE_NAMES)]
-    weights: Text
-    max_length: SequenceLength
-    max_response_length: ResponseLength
-    max_history: NonNegativeInt | None = None
-    packed: Switch = False
-    dropout: PartialShare | None = None
-    attention_dropout: PartialShare | None = None
-    gradient_checkpointing: Switch = False
-
-    conflicts: ClassVar[tuple[Conflict, ...]] = (TOO_SHORT,)
-
-    @property
-    def kind(self) -> str:
-        """The kind of its sequences."""
-        return CAUSAL if self.architecture == "causal" else SEQ2SEQ
-
 
 PREFIX = "feature: "  # of the columns
 

@@ -1,4 +1,14 @@
-"""The block `selfcheck`: SelfCheckGPT in the place of a judge."""
+"""Prompted baselines of judges: LMvLM and SelfCheckGPT.
+
+LMvLM (Cohen et al. 2023): one language model examines another about a response, then decides. The examiner sees the
+response and the conversation, but not the knowledge. It writes questions; the examinee, which sees knowledge and
+conversation but not the response, answers them. After several turns the examiner decides from the answers whether the
+response is hallucinated. The prompts are not those of the paper.
+
+SelfCheckGPT (Manakul et al. 2023): what a model made up, it says differently each time. Each sentence of a response is
+compared with samples; the response's score is the mean over its sentences. Nothing is trained, and only the model that
+the samples come from reads the knowledge.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,10 +17,9 @@ from functools import partial
 from itertools import chain, product
 from math import exp, log
 from statistics import fmean
-from typing import Annotated, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from pydantic import Field
 from tqdm.auto import tqdm
 
 from faithkit.arguments import read_examples
@@ -20,84 +29,13 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text import Form, Message, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
-from faithkit.settings.check import options
-from faithkit.settings.types import Count, Hint, OneOf, OrNull, Positive, Range, Share, Text
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks
 from judge.judge import Judge
-from judge.options import CHOICES, AskOptions
+from judge.options import CHOICES, AskOptions, ExaminerOptions
 from judge.prompt import OPTIONAL_FIELDS, example_values, read_prompt
 from judge.questions import CHUNK_SIZE, ask, messages_about
 from judge.reply import read_verdict
-
-BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
-DRAWN, REPHRASED, OTHERS = SAMPLES = ("engine", "rephrased", "others")
-MEAN, MAX = ("mean", "max")
-Temperatures = Annotated[
-    Positive | Annotated[list[Positive], Field(min_length=1)], Hint("use a number above 0, or a list of them")
-]
-
-
-@options("selfcheck")
-class SelfCheckOptions:
-    """The block `selfcheck` of evaluate.py; without a measure there is none.
-
-    Args:
-        measure: One of MEASURES.
-        samples: `engine` draws replies to knowledge and history from engine.model; `rephrased` lets it rephrase the
-            response, as of DiaHalu's dialogues; `others` takes the other models' responses to the same source.
-        num_samples: That are drawn at each temperature.
-        temperature: Of drawing; a list draws at each.
-        max_new_tokens: Of a sample.
-        threshold: A response is called hallucinated from this score on, and a sentence marked.
-        nli: Of `nli`: an NLI model, or a critic that was trained on one's data.
-        encoder: Of `bert_score`.
-        num_layers: Of the encoder; None for all.
-        baseline: F1 of unrelated sentences, which becomes 0; None takes the published one of roberta-large, else 0.
-        order: Of `ngram`: words that are counted together.
-        words: Of `ngram`: the mean of a sentence's words, or its unlikeliest.
-    """
-
-    measure: Annotated[str | None, OneOf((None, *MEASURES))] = None
-    samples: Annotated[str, OneOf(SAMPLES)] = DRAWN
-    num_samples: Count = 5
-    temperature: Temperatures = 1.0
-    max_new_tokens: Count = 96
-    threshold: Share = 0.5
-    nli: Text | None = None
-    encoder: Text | None = None
-    num_layers: Count | None = None
-    baseline: Annotated[float, Range(gt=-1, lt=1)] | None = None
-    order: Count = 1
-    words: Annotated[str, OneOf((MEAN, MAX))] = MEAN
-
-    @property
-    def asks_model(self) -> bool:
-        """Whether it asks the language model of the block `engine`."""
-        return self.samples != OTHERS or self.measure == PROMPT
-
-    @property
-    def temperatures(self) -> list[float]:
-        """The temperatures of drawing."""
-        return self.temperature if isinstance(self.temperature, list) else [self.temperature]
-
-
-@options("examiner")
-class ExaminerOptions:
-    """The block `examiner` of evaluate.py; without turns there is none.
-
-    Args:
-        turns: Of questions and answers before it decides.
-        examinee: The model that answers, run as engine.model is; None takes engine.model itself.
-        num_questions: In a turn, at most.
-        max_new_tokens: Of the questions of a turn, and of its answers.
-    """
-
-    turns: Annotated[Count | None, OrNull("for no examiner")] = None
-    examinee: Text | None = None
-    num_questions: Count = 3
-    max_new_tokens: Count = 160
-
 
 QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
 NUMBERING = "0123456789.-*) \t"  # before a question in a list

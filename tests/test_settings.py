@@ -91,7 +91,7 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     from faithkit.inference import text
     from faithkit.training.loggers.build_loggers import CSV, TENSORBOARD, WANDB
     from generation.build_engine import AUTO, ENGINES
-    from generation.task import ARCHITECTURE_NAMES
+    from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
     from judge import options as judge_options
     from judge.asking import ASKINGS

@@ -38,18 +38,9 @@ from faithkit_workflows.detectors.loading import (
 from faithkit_workflows.settings.preflight import USER_DATASETS
 from judge.asking import ASKINGS
 from judge.baselines import (
-    DRAWN,
-    MAX,
-    NGRAM,
-    NLI,
-    OTHERS,
-    PROMPT,
-    REPHRASED,
     Examiner,
-    ExaminerOptions,
     Measure,
     SelfCheck,
-    SelfCheckOptions,
     bert_scores,
     draw_samples,
     has_prompt,
@@ -58,6 +49,7 @@ from judge.baselines import (
     other_responses,
     prompted_scores,
 )
+from judge.options import DRAWN, MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples

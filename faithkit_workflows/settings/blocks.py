@@ -16,11 +16,6 @@ from faithkit_workflows.settings import preflight
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
-# Lightning's, without those that need further packages.
-TRAINING_PRECISIONS = (
-    *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
-    *("bf16", "16", "32", "64", 16, 32, 64),
-)
 
 
 def _without_repetition(values: list[Any]) -> list[Any]:
@@ -116,7 +111,16 @@ class Trainer(types.Block):
     ]
     strategy: Annotated[str, types.OneOf(STRATEGIES)]
     num_nodes: types.Count
-    precision: Annotated[Any, types.OneOf(TRAINING_PRECISIONS)]
+    # Lightning's, without those that need further packages.
+    precision: Annotated[
+        Any,
+        types.OneOf(
+            (
+                *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
+                *("bf16", "16", "32", "64", 16, 32, 64),
+            )
+        ),
+    ]
     num_threads: Annotated[types.Count | None, types.OrNull("to leave it to torch")]
     timeout_seconds: types.Seconds = TIMEOUT_SECONDS
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from construction.ask import INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.choices import ORIGINAL, SAMPLING_RULES, UNANSWERABLE
@@ -77,7 +76,7 @@ class Spontaneous(DatasetPipeline, Written):
 class Induced(DatasetPipeline, Written):
     """`pipeline=induced`."""
 
-    kinds: Annotated[list[str], types.SomeOf(INDUCED_KINDS)]
+    kinds: Annotated[list[str], types.SomeOf(("factual", "faithfulness"))]
 
 
 class Rag(Written):

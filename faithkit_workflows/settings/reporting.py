@@ -1,4 +1,4 @@
-"""The keys of report.py, export.py, `faithkit audit` and `faithkit compare`."""
+"""The keys of report.py, export.py, `faithkit audit`, `faithkit compare` and `faithkit serve`."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -106,8 +106,6 @@ class AuditSettings(blocks.ExtensibleScript):
     conflicts = (types.excludes("rows", "benchmark", "leave one out"),)
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        from pathlib import Path
-
         if "://" not in self.target and ":" not in self.target:
             yield from engines.check_checkpoint("target", self.target, *DETECTORS)
         if self.rows is not None or self.benchmark is not None:

@@ -74,7 +74,7 @@ MODEL_KINDS = {
         "critic.tagger.options:TaggerOptions",
         {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
     ),
-    "generation.task.GeneratorTask": Kind("generator", "generation.task:GeneratorOptions", kinds_of(LANGUAGE_MODEL)),
+    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", kinds_of(LANGUAGE_MODEL)),
     "judge.task.JudgeTask": Kind(
         "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **kinds_of(LANGUAGE_MODEL)}
     ),
@@ -130,15 +130,6 @@ class Sweep(types.Block):
     num_parallel: Annotated[int, types.Range(ge=1, le=10_000)]
 
 
-SWEEP_HINT = (
-    "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/guides/sweeps.md has a search"
-)
-
-
-def _choose_sweep(block: Any) -> type[types.Block] | None:
-    return Sweep if isinstance(block, dict) else None
-
-
 def _is_embedded(settings: Any) -> bool:
     parts = settings.data.parts.values() if isinstance(settings.data.parts, dict) else settings.data.parts
     return any(part.path == EMBEDDED or (part.model_extra or {}).get("audit_path") == EMBEDDED for part in parts)
@@ -160,7 +151,15 @@ class TrainSettings(blocks.ExtensibleScript):
     checkpoints: Annotated[str, types.OneOf(types.KEPT_CHECKPOINTS)] = "all"
     verbose: types.Switch = False
     optimizer: OptimizerOptions
-    sweep: Annotated[Any, types.Variants(_choose_sweep, SWEEP_HINT)] = None  # of the command line: runs do not keep it
+    # Of the command line: runs do not keep it.
+    sweep: Annotated[
+        Any,
+        types.Variants(
+            lambda block: Sweep if isinstance(block, dict) else None,
+            "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/guides/sweeps.md has a "
+            "search",
+        ),
+    ] = None
 
     conflicts = (
         types.Conflict(

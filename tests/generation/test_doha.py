@@ -23,7 +23,7 @@ from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.records import Turn
 from generation import Generator
 from generation.doha import join_views, split_views, without_knowledge
-from generation.settings import export
+from generation.export import export
 from generation.weights import load_generator
 from tests.data_modules.examples import example
 from tests.running import SMALL_GENERATOR, train_here

@@ -15,7 +15,7 @@ from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.records import Turn
 from generation import Generator
-from generation.settings import export
+from generation.export import export
 from generation.task import GeneratorModule
 from tests.data_modules.examples import example
 from tests.running import (

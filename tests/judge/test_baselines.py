@@ -17,7 +17,6 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
 from judge.baselines import (
     Checked,
     Examiner,
-    ExaminerOptions,
     SelfCheck,
     bert_scores,
     draw_samples,
@@ -26,6 +25,7 @@ from judge.baselines import (
     other_responses,
     prompted_scores,
 )
+from judge.options import ExaminerOptions
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 

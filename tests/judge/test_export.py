@@ -7,8 +7,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from faithkit.errors import UserError
+from judge.export import export
 from judge.judge import Judge
-from judge.settings import export
 from tests.judge.test_lora import lora_run as lora_run  # fixtures
 from tests.judge.test_lora import options as options
 from tests.judge.test_lora import probabilities
