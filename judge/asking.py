@@ -1,7 +1,7 @@
 """Defines the ways to prompt a judge: prompt, form of the reply, parsing, and the target reply for training."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -156,14 +156,10 @@ def declared_asking(ask: str, header: PromptHeader) -> Asking:
         JSON: partial(parse_json, header=header),
     }[header.reply]
     new_tokens = max(asking.new_tokens, ASKINGS[STEPS if header.reply == LAST_LINE else JUDGEMENT].new_tokens)
-    form = Form(schema=_schema(header)) if header.reply == JSON else None
-    return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=form)
-
-
-def _schema(header: PromptHeader) -> dict[str, Any]:
     keys = {header.verdict: {"enum": [word.lower() for word in header.words]}} if header.verdict else {}
     keys |= dict.fromkeys(header.spans or (), SPANS_SCHEMA["properties"][LIST_KEY])
-    return {**SPANS_SCHEMA, "properties": keys, "required": list(keys)}
+    form = Form(schema={**SPANS_SCHEMA, "properties": keys, "required": list(keys)}) if header.reply == JSON else None
+    return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=form)
 
 
 NO_HEADER = PromptHeader()
@@ -182,7 +178,16 @@ def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) ->
         hint = "train a judge on labelled data: data=halludial, ragtruth, faithcritic, ..."
         raise UserError(f"example {shorten(example.id)} has no label", place=example.source, hint=hint)
     if header.reply is None or (header.reply == FIRST_WORD and header.words == CHOICES):
-        return _WRITERS[ask](example)
+        if ask == SPANS:
+            return json.dumps({LIST_KEY: _listed_parts(example)}, ensure_ascii=False)
+        verdict_word = YES if example.label == HALLUCINATED else NO
+        if ask == VERDICT:
+            return verdict_word
+        assert ask == JUDGEMENT, "no row tells the right reply to other prompts"
+        if example.target:
+            return example.target.strip()
+        quoted = ", ".join(f'"{part}"' for part in _parts(example))
+        return f"{verdict_word}. {quoted}".rstrip(" ")
     if header.reply == TEXT:
         problem, hint = "no row tells the right reply to a prompt with reply: text", "give a file: judge.examples=FILE"
         raise UserError(problem, hint=hint)
@@ -195,21 +200,6 @@ def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) ->
     return json.dumps({**verdict, **lists}, ensure_ascii=False)
 
 
-def _verdict(example: Example) -> str:
-    return YES if example.label == HALLUCINATED else NO
-
-
-def _judgement(example: Example) -> str:
-    if example.target:
-        return example.target.strip()
-    quoted = ", ".join(f'"{part}"' for part in _parts(example))
-    return f"{_verdict(example)}. {quoted}".rstrip(" ")
-
-
-def _spans(example: Example) -> str:
-    return json.dumps({LIST_KEY: _listed_parts(example)}, ensure_ascii=False)
-
-
 def _listed_parts(example: Example) -> list[str]:
     if example.spans is None:
         hint = "use model.ask=verdict, or data with spans: data=ragtruth, pairs"
@@ -220,6 +210,3 @@ def _listed_parts(example: Example) -> list[str]:
 def _parts(example: Example) -> list[str]:
     spans = sorted(example.spans or (), key=lambda span: (span.start, span.end))
     return list(dict.fromkeys(example.response[span.start : span.end].strip() for span in spans))
-
-
-_WRITERS: Mapping[str, Callable[[Example], str]] = {VERDICT: _verdict, JUDGEMENT: _judgement, SPANS: _spans}

@@ -199,7 +199,10 @@ def locate(part: str, response: str) -> tuple[int, int] | None:
     part_words = [word.casefold() for word in unicode_words(part)]
     if not part_words or not response_words:
         return None
-    found = _find_words(part_words, response_words) or _find_most_similar(part_words, response_words)
+    size = len(part_words)
+    begins = (n for n in range(len(response_words) - size + 1) if response_words[n : n + size] == part_words)
+    begin = next(begins, -1)
+    found = (begin, begin + size) if begin >= 0 else _find_most_similar(part_words, response_words)
     return (places[found[0]][0], places[found[1] - 1][1]) if found else None
 
 
@@ -213,14 +216,6 @@ def locate_all(parts: Sequence[str], response: str) -> tuple[tuple[Span, ...], i
         else:
             joined.append((begin, end))
     return tuple(Span(start=begin, end=end, label=UNTYPED) for begin, end in joined), places.count(None)
-
-
-def _find_words(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
-    size = len(part)
-    for begin in range(len(response) - size + 1):
-        if response[begin : begin + size] == part:
-            return begin, begin + size
-    return None
 
 
 def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
