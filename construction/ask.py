@@ -1,4 +1,21 @@
-"""The step that asks a language model: fills a prompt with each row, and reads the reply into a new row."""
+"""The step that asks a language model: fills a prompt with each row, and reads the reply into a new row.
+
+A reply that cannot be used has a fault. The rules in their order; the first that matches names the fault:
+
+1. `empty`: it has no letter and no digit.
+2. `refusal`: its first sentence declines ("I cannot answer ...", "I'm sorry, but I am unable to ...", "As an AI ...").
+3. `repeats the prompt`: it has `ECHO_WORDS` words in a row from the instruction, or equals the last turn. Words of
+   the knowledge do not count: a grounded reply may quote it.
+4. `other language`: its language is clearly not English (`faithkit.languages`).
+5. `over the limit`: it has too many words.
+6. `cut off`: the model did not finish it within its tokens.
+
+>>> rules = ReplyRules(max_words=8)
+>>> [rules.fault(text) for text in ("...", "I'm sorry, I cannot answer that.", "Es ist ein Fluss und er ist lang.")]
+['empty', 'refusal', 'other language']
+>>> rules.fault("The Danube flows through ten countries.") is None
+True
+"""
 
 import gc
 import re

@@ -1,13 +1,18 @@
-"""Names the columns of verdicts in a table, and reads people's labels of responses with the waves of their draw.
+"""Tables that people fill in: how they are written and read, the columns of verdicts in them, and people's labels.
+
+Tables are CSV in UTF-8, as spreadsheets save it. The header decides whether commas, semicolons or tabs separate cells.
+A cell that a spreadsheet would take for a formula is written with an apostrophe before it, which reading removes.
 
 Scoring adds `label`, `probability` and `spans`. If the table has one of these, all three are named `faithkit_label` and
 so on; if it has one of those too, `faithkit_label_2`, then `_3`. So a table can have the verdicts of several detectors:
 the newest have the highest number, and all columns of one detector have the same.
 """
 
+import csv
+import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +22,84 @@ import numpy as np
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.choices import RANDOM
 from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.label_sampling import Wave, read_waves
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with
+
+
+def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> int:
+    """Replaces a table in one step, and counts its rows."""
+    count = 0
+    with atomic_file(path) as file:
+        with disk_errors(path):
+            file.write(_line(columns).encode("utf-8-sig"))  # spreadsheets recognize UTF-8 by its mark
+        for row in rows:
+            with disk_errors(path):
+                cells = ("" if (value := row.get(name)) is None else escape_formula(str(value)) for name in columns)
+                file.write(_line(cells).encode(errors="backslashreplace"))
+            count += 1
+    return count
+
+
+def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields the place and the cells of each row; skips other columns and empty rows.
+
+    Raises:
+        UserError: A column is missing, or the file is not valid CSV.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")  # line ends within cells stay as they are
+    except UnicodeDecodeError as error:
+        raise UserError("not UTF-8 text", place=str(path), hint="save it as CSV UTF-8") from error
+    header = text.split("\n", 1)[0]
+    delimiter = max((",", ";", "\t"), key=header.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        names = next(reader, [])
+        if missing := [name for name in columns if name not in names]:
+            problem = f"there is no column {missing[0]!r}: the table has {shorten(', '.join(names) or 'nothing')}"
+            raise UserError(problem, place=str(path), hint="leave the header as it was written")
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            place = f"{path}, line {reader.line_num}"
+            if len(cells) != len(names):
+                problem = f"{len(cells)} cells where the header has {len(names)}"
+                raise UserError(problem, place=place, hint="quote cells that contain the separator")
+            found = dict(zip(names, cells, strict=True))
+            yield place, {name: unescape_formula(found[name]) for name in columns}
+    except csv.Error as error:
+        raise UserError(
+            f"broken CSV: {error}", place=f"{path}, line {reader.line_num}", hint="save it again"
+        ) from error
+
+
+def escape_formula(text: str) -> str:
+    """Writes a cell that spreadsheets do not take for a formula."""
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
+
+
+def unescape_formula(cell: str) -> str:
+    """Reads a cell that `escape_formula` wrote.
+
+    >>> unescape_formula(escape_formula("-5 degrees"))
+    '-5 degrees'
+    """
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+
+
+def normalize_spaces(text: str) -> str:
+    """Replaces all white space by single spaces, since editors change it."""
+    return " ".join(text.split())
+
+
+def _line(cells: Iterable[str]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()
+
 
 LABEL, PROBABILITY = "label", "probability"
 VERDICT = (LABEL, PROBABILITY, "spans")

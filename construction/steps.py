@@ -1,6 +1,9 @@
 """Rows and steps of a chain, and how a chunk of rows passes through a step in its order.
 
 A row is a JSON object with a key. A row that fails is replaced by a failed row, which later steps pass on unchanged.
+Near duplicates in two splits share at least a given share of their runs of three words (Jaccard). Up to `MAX_TEXTS`
+distinct texts of the held-out splits are indexed, and the training split is streamed past them, so memory does not grow
+with it.
 """
 
 from abc import ABC, abstractmethod

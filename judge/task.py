@@ -57,11 +57,10 @@ from faithkit.weights.load import (
     override,
 )
 from faithkit.weights.resolve import loading, resolve
-from judge.asking import ASKINGS, target_text
-from judge.judge import Judge
+from judge.judge import Judge, Settings
 from judge.options import VERDICT, AskOptions, JudgeOptions
 from judge.prompt import PromptTemplate, read_prompt
-from judge.settings import Settings
+from judge.reply import ASKINGS, target_text
 
 TRAINED = ".lora_"  # part of the names of all trained tensors, and of no others
 

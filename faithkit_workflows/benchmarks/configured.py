@@ -36,7 +36,6 @@ from faithkit_workflows.detectors.loading import (
     log_usage,
 )
 from faithkit_workflows.settings.preflight import USER_DATASETS
-from judge.asking import ASKINGS
 from judge.baselines import (
     Examiner,
     Measure,
@@ -51,6 +50,7 @@ from judge.baselines import (
 )
 from judge.options import DRAWN, MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
+from judge.reply import ASKINGS
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 EXAMINEE = "examinee"  # a role of a model

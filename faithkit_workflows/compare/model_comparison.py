@@ -1,6 +1,7 @@
 """Compares detectors on the rows that all of them have judged: accuracy where rows have labels, agreement everywhere.
 
-Any two models are compared as `faithkit report` compares runs (faithkit/scores/board.py).
+Any two models are compared as `faithkit report` compares runs (faithkit/scores/board.py). Each model has a file of
+verdicts in the run's folder, so that an interrupted comparison asks only for what is missing.
 """
 
 import hashlib

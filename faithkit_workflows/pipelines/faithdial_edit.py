@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from construction.ask import Ask, ModelReply, ReplyRules, cut_turns, is_refusal
+from construction.labels import normalize_spaces, read_sheet, write_sheet
 from construction.official_layouts import write_faithdial
-from construction.sheet import normalize_spaces, read_sheet, write_sheet
 from construction.steps import (
     AT,
     FAILURE,
@@ -49,8 +49,7 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.words import apostrophe_content_words, apostrophe_words, longest_run, unicode_words
-from faithkit_workflows.pipelines.judgements import Detect
-from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
+from faithkit_workflows.pipelines.run_chain import OUTPUT, Detect, build_model, print_counts, run_chain, writers_of
 
 UNCHANGED, COPIES = "unchanged", "copies"
 FAILED = "failed"  # field of a turn without a proposal: why its candidates failed

@@ -30,8 +30,14 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit_workflows.pipelines.judgements import FIELDS, ask_judge, detect_hallucinations
-from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
+from faithkit_workflows.pipelines.run_chain import (
+    FIELDS,
+    ask_judge,
+    build_benchmark,
+    build_model,
+    detect_hallucinations,
+    writers_of,
+)
 from judge.reply import locate_all, quoted_parts
 
 INPUTS, ANNOTATE = "inputs", "annotate"

@@ -1,4 +1,4 @@
-"""Batches the rows of concurrent requests: threads judge what waits, ordered by length.
+"""The served models with their queues: threads judge the rows of concurrent requests, ordered by length.
 
 A row is due when it has waited for a multiple of the time that judging it takes, so that short rows pass long ones; no
 row that comes more than `MAX_PASSED_SECONDS` after another passes it. A thread takes the row that is due first, and
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from faithkit.detector import BUILT_IN, JUDGE
+from faithkit_workflows.serve.gate import Telemetry
 from faithkit_workflows.serve.keys import RateLimiter, read_keys
 from faithkit_workflows.serve.schemas import CheckResult, Problem, Row
 from faithkit_workflows.serve.served_model import Asked, ServedModel
-from faithkit_workflows.serve.telemetry import Telemetry
 from faithkit_workflows.settings.reporting import ServeSettings
 
 Item = TypeVar("Item")

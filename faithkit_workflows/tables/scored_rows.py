@@ -12,8 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from construction.labels import VERDICT, added_names
-from construction.sheet import escape_formula
+from construction.labels import VERDICT, added_names, escape_formula
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
 from data_modules.reading.workbooks import XLSX

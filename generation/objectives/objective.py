@@ -1,4 +1,4 @@
-"""The interface of training objectives, and what they share."""
+"""The interface of training objectives, what they share, and maximum likelihood."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.sheet import escape_formula, read_sheet, unescape_formula, write_sheet
+from construction.labels import escape_formula, read_sheet, unescape_formula, write_sheet
 from faithkit.errors import UserError
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.inference.text import SYSTEM, USER
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span, Turn
-from judge.asking import ASKINGS, target_text
 from judge.judge import Judge
 from judge.options import AskOptions
 from judge.prompt import (
@@ -28,7 +27,7 @@ from judge.prompt import (
     with_shots,
 )
 from judge.questions import COMPARATIVE, Asker
-from judge.reply import read_first_word, read_last_line
+from judge.reply import ASKINGS, read_first_word, read_last_line, target_text
 from tests.data_modules import examples
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
