@@ -1,15 +1,25 @@
-"""Grids: a folder for each job, failures, resuming, and sweeps that are refused before the first job."""
+"""Sweeps: a folder for each job, failures, resuming, refusals before the first job; and several seeds in one run."""
 
 import json
+import os
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.runs.listing import chosen_of
+from faithkit.runs.reading import read_curves, read_run
 from faithkit.runs.sweeps import SweepRecord, write_sweep
 from faithkit.signals import Interrupted
-from faithkit_workflows.sweep import make_job
-from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, line_of, sweep_here
+from faithkit_workflows.sweep import Processes, TrainJob, find_failure, make_job, slots
+from tests.faithkit_workflows.sweeping import Failure, Trainings, line_of, sweep_here
+from tests.running import QUICK, ROOT, SMALL, command, commanded, run, train_here
 
 
 @pytest.mark.parametrize(
@@ -169,3 +179,108 @@ def test_names_are_short_different_and_safe_on_a_command_line():
     assert names[:2] == ["lr-0.0001235_weights-some-model-name", "lr-0.0001235_weights-some-model-name-2"]
     assert names[2] == "a.x-1-2_b.x-rm_key-..-.." and len(names[3]) < 130
     assert make_job(dict(jobs[names[1]].settings), jobs) is jobs[names[1]]
+
+
+TINY = ("data.num_train=48", "data.num_validation=24", "data.num_test=24", "model.max_length=64", "model.num_epochs=1")
+
+
+def options_of(tiny_bert: Path, folder: Path) -> list[str]:
+    return [f"model.weights={tiny_bert}", *TINY, *QUICK[1:], "optimizer.lr=1e-3,2e-3", f"run_dir={folder}"]
+
+
+def test_cores_and_gpus_are_divided_among_parallel_jobs(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert slots(1, ["0", "1"]) == [{}], "one job alone has all"
+    shared = slots(3, ["4", "6"])
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in shared] == ["4", "6", "4"]
+    assert {one["OMP_NUM_THREADS"] for one in shared} == {"2"}
+    assert slots(2, ["0"]) == [{"OMP_NUM_THREADS": "4"}] * 2, "of one GPU nothing is shared out"
+
+
+def test_a_stopped_job_gets_one_signal_and_its_output_is_kept(tmp_path, monkeypatch):
+    script = "echo begun in $FAITHKIT_SWEEP; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done"
+    monkeypatch.setattr(TrainJob, "command", lambda self: ["sh", "-c", script])
+    processes, log = Processes(1, []), tmp_path / "a.log"
+    job = TrainJob(folder=tmp_path / "a", arguments=())
+    with ThreadPoolExecutor() as pool:
+        code = pool.submit(processes.run, job, log)
+        while not log.exists() or "begun" not in log.read_text():
+            time.sleep(0.05)
+        processes.stop()
+    assert code.result() == 130 and (tmp_path / "a.log").read_text() == f"begun in {tmp_path.name}\nstopped\n"
+
+
+def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
+    (tmp_path / "log").write_text("x\nerror: the disk is full\n  hint: free some\n")
+    assert find_failure(tmp_path / "log", 2) == "the disk is full"
+    (tmp_path / "log").write_text("Traceback\nRuntimeError: shapes\n")
+    assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes"
+    assert "memory" in find_failure(tmp_path / "log", -9)
+    assert find_failure(tmp_path / "none", 3) == "exit code 3"
+
+
+@pytest.mark.slow
+def test_real_trainings_are_ranked_by_their_best_validation(tiny_bert, tmp_path):
+    folder = tmp_path / "sweep"
+    done = run("train.py", "-m", *options_of(tiny_bert, folder), "sweep.num_parallel=2", timeout=900)
+    assert done.returncode == 0, done.stderr
+    runs = [read_run(folder / name) for name in ("lr-0.001", "lr-0.002")]
+    for one in runs:
+        assert one.curves is not None and "sweep" not in one.config
+        chosen = chosen_of(one)
+        best = max(value for _, value in read_curves(one.curves)["validation/embedded/macro_f1"])
+        assert chosen is not None and chosen.metric.value == pytest.approx(best, abs=1e-6)
+    assert "the highest validation/embedded/macro_f1 first" in " ".join(done.stdout.split())
+    assert (folder / "logs" / "lr-0.001.log").stat().st_size > 100
+
+
+@pytest.mark.slow
+def test_a_signal_ends_the_job_in_good_order_and_the_sweep_goes_on_in_its_folder(tiny_bert, tmp_path):
+    folder = tmp_path / "sweep"
+    long = [option for option in options_of(tiny_bert, folder) if "num_epochs" not in option]
+    line = command("train.py", "-m", *long, "model.num_epochs=400")
+    started = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    log = folder / "lr-0.001" / "csv" / "metrics.csv"
+    until = time.monotonic() + 200
+    while not log.exists() and time.monotonic() < until:
+        time.sleep(0.5)
+    started.send_signal(signal.SIGTERM)
+    _, output = started.communicate(timeout=100)
+    assert started.returncode == 130 and f"faithkit train -m resume={folder}" in output
+    assert (folder / "lr-0.001" / "checkpoints" / "last.ckpt").exists()
+    assert read_run(folder / "lr-0.001").state == "resumable", "the job has ended too"
+    assert not (folder / "lr-0.002").exists()
+
+
+@pytest.mark.slow
+def test_every_seed_is_trained_once_and_the_mean_is_reported(
+    tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [f"model.weights={tiny_bert}", *SMALL, "logger=none", "seeds=[1,2,3]", f"run_dir={tmp_path / 'run'}"]
+    train_here(*given)
+    run = tmp_path / "run"
+    runs = [json.loads((run / f"seed{seed}" / "metrics.json").read_text()) for seed in (1, 2, 3)]
+    assert [one["meta"]["config"]["seed"] for one in runs] == [1, 2, 3]
+    values = [one["metrics"]["test/embedded/auroc"]["value"] for one in runs]
+    found = json.loads((run / "metrics.json").read_text())["metrics"]["test/embedded/auroc"]
+    assert found["value"] == pytest.approx(mean(values)) and stdev(values) > 0 and found["low"] < found["high"]
+    shown, report = capsys.readouterr().out, (run / "report.md").read_text()
+    assert shown.count("mean of 3 seeds") == 1 and "every metric" not in shown and "every metric" in report
+    assert shown.splitlines()[-1] == f"answers: {(run / 'answers.html').as_uri()}"
+    page = (run / "answers.html").read_text()
+    assert all(f"embedded, seed {seed}" in page for seed in (1, 2, 3)) and "mean of 3 seeds" in page
+    for file in (run / "metrics.json", run / "seed3" / "metrics.json"):
+        file.unlink()
+    before = (run / "seed1" / "train.log").read_text()
+    with commanded([f"resume={run}"]):
+        train_here(f"resume={run}")
+    assert (run / "seed1" / "train.log").read_text() == before, "a finished seed is left alone"
+    again = json.loads((run / "metrics.json").read_text())["metrics"]["test/embedded/auroc"]
+    assert again == found
+
+
+@pytest.mark.parametrize("seeds", ["[1]", "[1,1]", "[a,b]", "3"])
+def test_other_seeds_are_refused(seeds: str, tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"seeds=\[1,2,3\]"):
+        train_here(f"model.weights={tiny_bert}", *SMALL, f"seeds={seeds}", f"run_dir={tmp_path / 'run'}")

@@ -1,15 +1,22 @@
-"""`evaluate.py` on generated responses, from predictions files alone."""
+"""`evaluate.py` on generated responses, with loggers, and with rows to fit on."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from data_modules.embedded.corpus import Embedded
+from data_modules.embedded.layouts import written_layout
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
 from faithkit.runs.reading import read_run
 from faithkit_workflows.compare.comparison import compare_runs, main_metric
 from faithkit_workflows.compare.comparison_tables import conclusion_lines
-from tests.running import evaluate_here, values_of
+from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
+from tests.running import evaluate_here, metrics_of, values_of
 
 NO_MODELS = ("benchmark.bert_score.encoder=null",)
 
@@ -180,3 +187,83 @@ def test_several_systems_on_one_dataset_have_names_of_their_own(data, tmp_path):
     evaluate_here("benchmark=faithdial", given, f"run_dir={run}", "num_examples=0", *NO_MODELS)
     found = values_of(run)
     assert found["test/careful/difference/knowledge_f1"] == 0 > found["test/chatty/difference/knowledge_f1"]
+
+
+ROWS = ("benchmark=embedded", "benchmark.options.num_test=24")
+
+
+@pytest.fixture
+def predictions(tmp_path: Path) -> Path:
+    """A predictions file of a tool that calls everything hallucinated."""
+    examples = read_examples(Embedded(num_test=24), "test", ReadReport())
+    file = tmp_path / "given.jsonl"
+    write_jsonl(file, ({"id": example.id, "label": "hallucinated", "score": 0.9} for example in examples))
+    return file
+
+
+def test_metrics_and_a_sample_reach_every_logger(predictions: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    loggers = ("logger=[csv,tensorboard,wandb]", "logger.wandb.offline=true", "num_examples=3")
+    evaluate_here(*ROWS, f"predictions={predictions}", f"run_dir={run}", *loggers)
+    metrics = json.loads((run / "metrics.json").read_text())["metrics"]
+    with (run / "csv" / "test_metrics.csv").open(newline="") as file:
+        rows = {row["metric"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == metrics.keys()
+    f1 = metrics["test/embedded/macro_f1"]
+    assert {name: float(rows["test/embedded/macro_f1"][name]) for name in ("value", "low", "high", "n")} == f1
+    with (run / "csv" / "test_predictions.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 3
+    assert list((run / "tensorboard").iterdir())
+    (found,) = offline_runs(run)
+    assert found.exit_code == 0 and found.names.job_type == "evaluate"
+    assert found.summary["test/embedded/macro_f1/high"] == f1["high"]
+    assert len(table_of(found, "test/embedded/predictions")["data"]) == 3
+
+
+@pytest.fixture(scope="module")
+def begin() -> str:
+    return written_layout("begin", {"validation": 120, "test": 80})
+
+
+def evaluate(begin: str, folder: Path, *given: str) -> None:
+    evaluate_here("benchmark=begin", "verbose=true", f"benchmark.path={begin}", f"run_dir={folder}", *given)
+
+
+def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(
+    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = json.loads((trained / "hf" / "faithkit.json").read_text())["origin"]["baselines"]["word_overlap"]
+    assert kept["num_rows"] == 60 and 0 <= kept["macro_f1"] <= 1.1
+    evaluate(begin, tmp_path / "a", f"checkpoint={trained}")
+    assert "60 validation rows of the training" in " ".join(capsys.readouterr().out.split())
+
+
+def test_named_rows_fit_every_baseline_and_the_model_itself(
+    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, fit_on = tmp_path / "run", f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: validation}}]"
+    evaluate(begin, folder, f"checkpoint={trained}", fit_on)
+    shown, found = capsys.readouterr(), metrics_of(folder)
+    for key in ("majority", "overlap", "length", "counted", "refitted"):
+        value = found["test/begin/macro_f1"]["value"] - found[f"test/begin/{key}_macro_f1"]["value"]
+        assert found[f"test/begin/difference/{key}_macro_f1"]["value"] == pytest.approx(value)
+        assert f"test/begin/p_value/{key}_macro_f1" in found
+    told = " ".join(shown.out.split())
+    assert "rows of begin" in told and "model, threshold" in told
+    threshold = json.loads((folder / "metrics.json").read_text())["meta"]["test_sets"]["begin"]["threshold"]
+    assert f"to use it: faithkit score ... threshold={threshold:.4f}" in told
+    ours = [json.loads(line)["score"] for line in (folder / "predictions" / "begin.jsonl").read_text().splitlines()]
+    assert min(ours) <= threshold <= max(ours)
+    rows = (folder / "predictions" / "begin-fit_on.jsonl").read_text().splitlines()
+    # Without a model its own threshold stays, and the baselines are fitted all the same.
+    given = f"predictions={folder / 'predictions' / 'begin.jsonl'}"
+    evaluate(begin, tmp_path / "given", given, fit_on)
+    again = metrics_of(tmp_path / "given")
+    assert again["test/begin/counted_macro_f1"] == found["test/begin/counted_macro_f1"]
+    assert "test/begin/refitted_macro_f1" not in again and len(rows) > 60
+
+
+def test_rows_whose_knowledge_is_tested_fit_nothing(begin: str, trained: Path, tmp_path: Path) -> None:
+    tested = f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: test}}]"
+    with pytest.raises(UserError, match="no labelled row of begin is left"):
+        evaluate(begin, tmp_path, f"checkpoint={trained}", tested)

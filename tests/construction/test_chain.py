@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from construction.chain import MANIFEST, Chain
-from construction.steps import FAILURE, KEY, Source, is_failed
+from construction.steps import FAILURE, KEY, Division, Source, TextInSplit, find_shared_texts, is_failed
+from data_modules.splits import divide_groups
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
@@ -21,6 +23,7 @@ from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Form, Reply, Request
+from faithkit.provenance.row_keys import group_hash
 from tests.construction.steps import PROMPT, chain, keys, rows
 from tests.faithkit.inference.counting_engine import CountingEngine
 from tests.faithkit.inference.server import MODEL, ChatServer
@@ -206,7 +209,7 @@ def test_a_model_that_is_no_longer_asked_leaves_no_rows(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
-from tests.construction.chain.test_runner import run_chain
+from tests.construction.test_chain import run_chain
 
 run_chain(*sys.argv[1:])
 """
@@ -240,3 +243,39 @@ def test_a_killed_chain_repeats_only_what_was_in_flight(tmp_path: Path, monkeypa
     assert len(files) == 4
     for file in files:
         assert (tmp_path / "run" / "steps" / file.name).read_bytes() == file.read_bytes()
+
+
+LONG = "The lighthouse at Marrow Point was built in 1871 from granite that came by ship from the north"
+
+
+def texts() -> Iterator[TextInSplit]:
+    yield TextInSplit("train", "a", LONG)
+    yield TextInSplit("train", "b", "Oat bread keeps longer than wheat bread because oats hold more water")
+    yield TextInSplit("test", "c", LONG.replace("from the north", "from the south"))
+    yield TextInSplit("test", "d", "oat bread keeps longer than wheat bread, because oats hold more water!")
+    yield TextInSplit("test", "e", "Something else that no other text contains")
+
+
+def test_equal_and_nearly_equal_texts_are_counted_apart() -> None:
+    found = find_shared_texts(texts, 0.7)
+    pairs = found.pop("pairs")
+    assert list(found.values()) == [3, 1, 1]
+    assert [(pair["train"], pair["held_out"]) for pair in pairs] == [("a", "c")]
+    assert list(find_shared_texts(texts, None).values()) == [3, 1, []]
+
+
+def test_a_group_has_one_split_by_its_name_and_the_seed_alone() -> None:
+    division = Division({"test": 0.4}, seed=3)
+    splits = [division.split_of(str(group)) for group in range(2000)]
+    assert splits == [Division({"test": 0.4}, seed=3).split_of(str(group)) for group in range(2000)]
+    assert 0.36 < splits.count("test") / 2000 < 0.44
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_training_of_the_same_seed_finds_validation_rows_in_the_training_split(seed: int) -> None:
+    division = Division({"test": 0.4}, seed)
+    kept = [group for group in map(str, range(2000)) if division.split_of(group) == "train"]
+    assert len(kept) == pytest.approx(1200, abs=100)
+    hashes = np.array([group_hash(group) for group in kept], np.uint64)
+    shares = divide_groups(hashes, {"validation": 0.1}, seed)
+    assert len(shares["validation"]) == pytest.approx(120, abs=45)
