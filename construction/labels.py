@@ -103,7 +103,6 @@ def _line(cells: Iterable[str]) -> str:
 
 LABEL, PROBABILITY = "label", "probability"
 VERDICT = (LABEL, PROBABILITY, "spans")
-USUAL_SCORES = (PROBABILITY, "score")  # in other tables
 _ADDED = re.compile(r"faithkit_(.+?)(?:_([2-9]|[1-9]\d+))?")
 LABELS = {
     **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
@@ -133,7 +132,7 @@ def score_names(label: str, columns: Collection[str]) -> Iterator[str]:
     if place and (probability := _named(PROBABILITY, place)) in columns:
         yield probability
         return
-    yield from dict.fromkeys((newest_names(columns, [PROBABILITY])[PROBABILITY], *USUAL_SCORES))
+    yield from dict.fromkeys((newest_names(columns, [PROBABILITY])[PROBABILITY], PROBABILITY, "score"))
 
 
 def _last(columns: Collection[str], names: Collection[str]) -> int | None:

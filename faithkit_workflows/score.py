@@ -88,6 +88,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     Returns:
         The share of all rows.
     """
+    from data_modules.reading.workbooks import XLSX
     from faithkit.calibration.score_calibration import drop_unsure_labels
     from faithkit.detector import OTHER_DETECTORS
     from faithkit.environment import environment
@@ -105,7 +106,6 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         names_added,
         print_renamed_columns,
         record_output,
-        scored_suffix,
         write_scored,
     )
     from faithkit_workflows.tables.shares import ConversationCounter, ShareCounter
@@ -123,7 +123,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     log_models(loaded)
     languages = _judge(run, name, rows, loaded, config)
     added = (*ADDED, LANGUAGE) if languages else ADDED
-    output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
+    source = Path(config["path"]).expanduser()  # Parquet for a saved dataset, CSV for a workbook
+    suffix = ".parquet" if source.is_dir() else ".csv" if source.suffix == XLSX else source.suffix
+    output = Path(config["output"] or run.path / f"{name}.scored{suffix}").expanduser()
     by, column = as_list(config["by"]), rows.found.label if rows.found else None
     counts = ShareCounter(by, column, unsure_from=getattr(loaded.detector, "unsure_from", None))
     conversations = ConversationCounter()

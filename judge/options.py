@@ -31,11 +31,6 @@ REPLIES = FIRST_WORD, LAST_LINE, JSON, TEXT = "first_word", "last_line", "json",
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
 MAX_EXAMPLES = 64  # in a prompt
-NumExamples = Annotated[int, Range(ge=1, le=MAX_EXAMPLES)]
-Modules = Annotated[
-    Annotated[str, OneOf((ALL_LINEAR,))] | Texts,
-    Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
-]
 
 
 @options()
@@ -62,7 +57,8 @@ class AskOptions:
     temperature: Positive = 1.0
     max_new_tokens: Count | None = None
     examples: Annotated[
-        NumExamples | Text | None, Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null")
+        Annotated[int, Range(ge=1, le=MAX_EXAMPLES)] | Text | None,
+        Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null"),
     ] = None
     written: Switch = False
 
@@ -169,15 +165,15 @@ class JudgeOptions:
     lora_rank: Annotated[Rank | None, OrNull("to train all weights")] = None
     lora_alpha: Annotated[int, Range(ge=1, le=MAX_ALPHA)] = 32
     lora_dropout: PartialShare = 0.0
-    lora_modules: Modules = ALL_LINEAR
+    lora_modules: Annotated[
+        Annotated[str, OneOf((ALL_LINEAR,))] | Texts,
+        Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
+    ] = ALL_LINEAR
 
 
 BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
-DRAWN, REPHRASED, OTHERS = SAMPLES = ("engine", "rephrased", "others")
+DRAWN, REPHRASED, OTHERS = ("engine", "rephrased", "others")
 MEAN, MAX = ("mean", "max")
-Temperatures = Annotated[
-    Positive | Annotated[list[Positive], Field(min_length=1)], Hint("use a number above 0, or a list of them")
-]
 
 
 @options("selfcheck")
@@ -201,9 +197,11 @@ class SelfCheckOptions:
     """
 
     measure: Annotated[str | None, OneOf((None, *MEASURES))] = None
-    samples: Annotated[str, OneOf(SAMPLES)] = DRAWN
+    samples: Annotated[str, OneOf((DRAWN, REPHRASED, OTHERS))] = DRAWN
     num_samples: Count = 5
-    temperature: Temperatures = 1.0
+    temperature: Annotated[
+        Positive | Annotated[list[Positive], Field(min_length=1)], Hint("use a number above 0, or a list of them")
+    ] = 1.0
     max_new_tokens: Count = 96
     threshold: Share = 0.5
     nli: Text | None = None

@@ -61,9 +61,6 @@ _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|a
 Change = tuple[int, int, str]  # replaces text[start:end]
 
 
-Changer = Callable[[str, str, "Pool", random.Random], Sequence[Change]]
-
-
 @dataclass(frozen=True)
 class Document:
     """A named text, in passages."""
@@ -192,7 +189,7 @@ def add_claim(text: str, context: str, pool: Pool, rng: random.Random) -> Sequen
     return [(end, end, rng.choice(CLAIMS))]
 
 
-CHANGERS: dict[str, Changer] = {
+CHANGERS: dict[str, Callable[[str, str, Pool, random.Random], Sequence[Change]]] = {
     NUMBER: change_numbers,
     DATE: change_dates,
     UNIT: change_units,

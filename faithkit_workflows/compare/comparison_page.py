@@ -51,7 +51,6 @@ PAIRS_NOTE = (
     " rows. Holm: corrected for all pairs of runs on all test sets of this report, metric by metric."
 )
 PARTS = "comparison.html"
-Section = tuple[str, str, Markup]  # its id in the page, its title, its markup
 
 
 def write_comparison_page(path: str | Path, comparison: Comparison, *, title: str, max_rows: int = 20_000) -> None:
@@ -98,7 +97,9 @@ def _rank_row(row: tuple[Example, Sequence[Prediction | None], bool]) -> int:
     return 0 if len(labels) > 1 else 1 if labels != {gold_label(row[0])} else 2
 
 
-def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
+def _sections(comparison: Comparison, max_rows: int) -> Iterator[tuple[str, str, Markup]]:
+    """Yields the sections: id in the page, title, markup."""
+
     def box(id_: str, label: str) -> Markup:
         return fill_part("box", label, id_)
 

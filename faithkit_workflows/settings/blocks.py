@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from data_modules.data_options import NEGATIVE_KINDS, NUM_BUFFER_ROWS, NUM_READERS, ROWS, SPLIT_BY
 from data_modules.reading.dataset import SPLITS
@@ -18,12 +18,6 @@ ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
 
 
-def _without_repetition(values: list[Any]) -> list[Any]:
-    if len(set(values)) < len(values):
-        raise ValueError("a value is repeated")
-    return values
-
-
 def checkpoint_of(*kinds: str) -> types.Preflight:
     """Marks a key that names a checkpoint of one of these kinds."""
 
@@ -36,7 +30,6 @@ def checkpoint_of(*kinds: str) -> types.Preflight:
 
 
 DetectorPath = Annotated[types.PathText | None, checkpoint_of(*DETECTORS)]
-RequiredDetector = Annotated[types.PathText, checkpoint_of(*DETECTORS)]
 RequiredGenerator = Annotated[types.PathText, checkpoint_of("generator")]
 InputFile = Annotated[types.PathText | None, types.Preflight(preflight.check_file)]
 OutputFile = Annotated[types.PathText | None, types.Preflight(preflight.check_output_file)]
@@ -69,10 +62,6 @@ EmbeddedRows = Annotated[
 ClassLabels = Annotated[
     Annotated[dict[int | str, Annotated[str, types.OneOf(LABELS)]], Field(min_length=2)] | None,
     types.Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of faithkit"),
-]
-Seeds = Annotated[
-    Annotated[list[types.Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
-    types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
 ]
 
 

@@ -295,22 +295,20 @@ PIPELINES: Mapping[str, type[Pipeline]] = {
     "self_dialogue": SelfDialogue,
     "faithdial_edit": FaithdialEdit,
 }
-AnyPipeline = Annotated[
-    Any, types.Variants(lambda block: PIPELINES.get(str(block.get("name"))) if isinstance(block, dict) else None)
-]
-Models = Annotated[
-    types.Texts | Annotated[dict[types.Text, EngineOptions], Field(min_length=1)] | None,
-    types.Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
-]
 
 
 class ConstructSettings(blocks.ExtensibleScript):
     """construct.py."""
 
     scale: dict[str, Any]
-    pipeline: AnyPipeline
+    pipeline: Annotated[
+        Any, types.Variants(lambda block: PIPELINES.get(str(block.get("name"))) if isinstance(block, dict) else None)
+    ]
     engine: engines.Engine
-    models: Models
+    models: Annotated[
+        types.Texts | Annotated[dict[types.Text, EngineOptions], Field(min_length=1)] | None,
+        types.Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
+    ]
     prompts: types.PathText | None
     labels: blocks.ClassLabels = None
     limit: blocks.NumRows

@@ -1,7 +1,7 @@
 """The keys of evaluate.py."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import (
-    AnyBenchmark,
     Comparative,
     Detection,
     Domains,
@@ -24,8 +23,8 @@ from faithkit_workflows.settings.benchmark_blocks import (
     Rates,
     Responses,
     Transfer,
+    choose_benchmark,
 )
-from faithkit_workflows.settings.engines import MODEL_HINT
 from judge.options import ExaminerOptions, SelfCheckOptions
 
 GENERATOR_KEYS = ("max_length", "decoding")
@@ -69,7 +68,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
     """evaluate.py."""
 
     scale: dict[str, Any]
-    benchmark: AnyBenchmark
+    benchmark: Annotated[Any, types.Variants(choose_benchmark)]
     decoding: Decoding
     logger: blocks.Loggers = Field(default_factory=blocks.LoggerBlocks)
     trainer: blocks.Trainer | None = None
@@ -154,7 +153,11 @@ class EvaluateSettings(blocks.ExtensibleScript):
         ),
         *types.where(
             _asks,
-            types.requires("engine", "engine.model=NAME", MODEL_HINT),
+            types.requires(
+                "engine",
+                "engine.model=NAME",
+                "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there",
+            ),
             types.excludes("engine", "predictions"),
             types.Conflict(
                 lambda s: s.checkpoint and not s.cascade.is_on,

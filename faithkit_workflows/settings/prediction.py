@@ -8,6 +8,7 @@ from pydantic import Field
 
 from data_modules.reading.conversations import EVIDENCE
 from data_modules.reading.files import HUB
+from faithkit.detector import DETECTORS
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
@@ -173,7 +174,7 @@ class ScoreSettings(blocks.RunScript):
     """faithkit score."""
 
     path: types.PathText
-    checkpoint: blocks.RequiredDetector
+    checkpoint: Annotated[types.PathText, blocks.checkpoint_of(*DETECTORS)]
     columns: Columns
     encoding: types.Text | None = None
     evidence: Annotated[types.Texts, types.SomeOf(EVIDENCE)]

@@ -135,6 +135,12 @@ def _is_embedded(settings: Any) -> bool:
     return any(part.path == EMBEDDED or (part.model_extra or {}).get("audit_path") == EMBEDDED for part in parts)
 
 
+def _without_repetition(values: list[Any]) -> list[Any]:
+    if len(set(values)) < len(values):
+        raise ValueError("a value is repeated")
+    return values
+
+
 class TrainSettings(blocks.ExtensibleScript):
     """train.py."""
 
@@ -147,7 +153,10 @@ class TrainSettings(blocks.ExtensibleScript):
     objective: Annotated[Any, types.Variants(_choose_objective)] | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
-    seeds: blocks.Seeds = None
+    seeds: Annotated[
+        Annotated[list[types.Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
+        types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
+    ] = None
     checkpoints: Annotated[str, types.OneOf(types.KEPT_CHECKPOINTS)] = "all"
     verbose: types.Switch = False
     optimizer: OptimizerOptions

@@ -15,7 +15,6 @@ from typing import Any
 from construction.labels import VERDICT, added_names, escape_formula
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
-from data_modules.reading.workbooks import XLSX
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
@@ -91,13 +90,6 @@ def print_renamed_columns(names: Mapping[str, str]) -> None:
     if names["label"] != "label":
         renamed = ", ".join(names[name] for name in ADDED)
         print(f"note: the verdicts are in the columns {renamed}, since the table has {', '.join(ADDED)} already")
-
-
-def scored_suffix(path: str) -> str:
-    """Returns the suffix of the scored table: the table's, Parquet for a saved dataset, CSV for a workbook."""
-    if Path(path).expanduser().is_dir():
-        return ".parquet"
-    return ".csv" if Path(path).suffix == XLSX else Path(path).suffix
 
 
 def _add_verdicts(

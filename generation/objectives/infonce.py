@@ -30,7 +30,7 @@ from generation.objectives.objective import Objective, ObjectiveOptions, Step
 # Of both kinds of models the first is the default.
 ENCODER_MEAN, FIRST_TOKEN, DECODER_FIRST = SEQ2SEQ_QUERIES = ("encoder_mean", "first_token", "decoder_first")
 (CONTEXT_LAST,) = CAUSAL_QUERIES = ("context_last",)
-NONE, LINEAR, MLP = PROJECTIONS = ("none", "linear", "mlp")
+NONE, LINEAR, MLP = "none", "linear", "mlp"
 ALL = "all"  # negatives of the other rows of a batch
 
 
@@ -54,7 +54,7 @@ class InfoNceOptions(ObjectiveOptions):
     temperature: Positive
     query: Annotated[Any, OneOf((*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES, None))]
     num_negatives: NonNegativeInt
-    projection: Annotated[str, OneOf(PROJECTIONS)] = LINEAR
+    projection: Annotated[str, OneOf((NONE, LINEAR, MLP))] = LINEAR
     in_batch: Annotated[Any, OneOf((False, True, ALL))] = False
 
     conflicts: ClassVar[tuple[Conflict, ...]] = (
