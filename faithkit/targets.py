@@ -21,7 +21,7 @@ TARGETS = (
     "critic.tagger.task.TaggerTask",
     "generation.task.GeneratorTask",
     "judge.task.JudgeTask",
-    "generation.objectives.objective.Mle",
+    "generation.objectives.mle.Mle",
     "generation.objectives.infonce.InfoNce",
     "generation.objectives.loss_truncation.LossTruncation",
     "generation.control.Ctrl",

@@ -1,4 +1,4 @@
-"""The interface of training objectives, what they share, and maximum likelihood."""
+"""The interface of training objectives, and what they share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from torch import Tensor
 from data_modules.encoding.encoder import Encoder
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.settings.check import options
-from faithkit.training.language_model import OneProcess, Processes, run_model, token_mean
+from faithkit.training.language_model import OneProcess, Processes, run_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,30 +105,3 @@ class Objective(torch.nn.Module, ABC):
     @abstractmethod
     def forward(self, step: Step) -> Tensor:
         """Computes this process's part of the loss: the mean over processes is the loss of the whole batch."""
-
-
-class Mle(Objective):
-    """Averages the cross-entropy over all response tokens of a batch.
-
-    Use it first, and with clean responses: the other objectives build on it. It also learns hallucinations in the
-    responses.
-
-        L = -1/T * sum_t log p(y_t | y_<t, knowledge, history)        T tokens in the whole batch
-
-    | related | differs in | use it when |
-    | --- | --- | --- |
-    | `LossTruncation` | leaves out the responses with the highest loss | some responses are unsupported |
-    | `InfoNce` | also contrasts responses with negatives | there are unfaithful responses |
-    | `control=ctrl` | adds control tokens to the input | faithfulness is controlled in decoding |
-
-    Example:
-        >>> from generation.objectives.objective import Mle, Step
-        >>> step = Step.of_losses([[1.0, 2.0, 3.0], [10.0]])  # the losses of two responses' tokens
-        >>> Mle()(step).item()
-        4.0
-
-    On the command line: `faithkit train model=t5 objective=mle` (the default).
-    """
-
-    def forward(self, step: Step) -> Tensor:
-        return token_mean(step.losses, step.real[step.batch["target_row"]], step.processes)

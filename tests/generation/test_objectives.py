@@ -7,7 +7,7 @@ import torch
 from generation.control import Ctrl
 from generation.objectives.infonce import InfoNce
 from generation.objectives.loss_truncation import LossTruncation
-from generation.objectives.objective import Mle
+from generation.objectives.mle import Mle
 from tests.generation.docstrings import run_examples
 from tests.generation.steps import Share, gradient, step_of
 

@@ -100,7 +100,8 @@ def test_the_tables_of_the_first_hour_are_written_and_read(tmp_path: Path, monke
 def test_the_examples_of_extending_do_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from data_modules.reading.dataset import read_examples
     from data_modules.reading.rows import ReadReport
-    from generation.objectives.objective import Mle, Step
+    from generation.objectives.mle import Mle
+    from generation.objectives.objective import Step
 
     (tmp_path / "support_tickets.py").write_text(find_block("docs/project/extending.md", "class SupportTickets"))
     row = {"ticket": "7", "article": "Open on Sundays.", "reply": "We are closed.", "verdict": "hallucinated"}

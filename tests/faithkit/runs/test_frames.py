@@ -48,7 +48,7 @@ def test_settings_that_one_script_alone_has_do_not_differ(tmp_path: Path) -> Non
 
 
 def test_a_class_that_differs_is_named_as_it_was_chosen(tmp_path: Path) -> None:
-    for name, target in (("a", "generation.objectives.objective.Mle"), ("b", "generation.objectives.infonce.InfoNce")):
+    for name, target in (("a", "generation.objectives.mle.Mle"), ("b", "generation.objectives.infonce.InfoNce")):
         make_run(tmp_path / name, {**TRAINED, "objective": {"_target_": target}})
     assert differing_settings(runs.find_runs(tmp_path)) == {"objective": ["mle", "infonce"]}
 
