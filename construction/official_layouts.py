@@ -11,10 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from construction.chain.split_leaks import Division
-from construction.chain.steps import KEY, Row, is_failed
-from construction.dialogues.dialogue_turns import history_of
-from construction.dialogues.turns import turn_name
+from construction.steps import KEY, Division, Row, is_failed
+from construction.turns import history_of, turn_name
 from data_modules.datasets.diahalu import CHAT, KNOWLEDGE, REASONING, TASK
 from data_modules.datasets.ragtruth import RESPONSES, SOURCES
 from data_modules.reading.fields import WIZARD

@@ -14,12 +14,9 @@ faithkit construct resume=runs/... pipeline.max_words=60      other settings: wh
 from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faithkit.cli import run_script
-
-if TYPE_CHECKING:
-    pass
 
 ANNOTATE = "annotate"
 # Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they

@@ -51,9 +51,10 @@ def parse(arguments: Sequence[str]) -> tuple[list[Model], list[KnownDetector]]:
     raise UserError(problem, hint=choice_hint(asked, names))
 
 
-def overview(models: Sequence[Model]) -> Iterator[str]:
-    """Formats the purpose of each model, its requirements, and its first figure."""
-    yield LINE.format("name", "size", "memory", "per CPU-s", "weights")
+def overview(models: Sequence[Model], known: Sequence[KnownDetector]) -> Iterator[str]:
+    """Formats the purpose of each model with its requirements and first figure, and each detector of others."""
+    if models:
+        yield LINE.format("name", "size", "memory", "per CPU-s", "weights")
     for model in models:
         memory = model["memory"]["value"] if "memory" in model else "-"
         speed = model["speed"][0]["value"] if "speed" in model else "-"
@@ -61,8 +62,16 @@ def overview(models: Sequence[Model]) -> Iterator[str]:
         yield from textwrap.wrap(model["description"], WIDTH, initial_indent="    ", subsequent_indent="    ")
         if "figures" in model:
             yield f"    measured: {model['figures'][0]['value']}"
-    yield ""
-    yield "-: not measured; `faithkit models NAME` shows the conditions of the measurements"
+    if models:
+        yield from ("", "-: not measured; `faithkit models NAME` shows the conditions of the measurements")
+    yield from [""] * bool(models and known)
+    if known:
+        yield KNOWN_LINE.format("checkpoint=", "size", "licence", "published")
+        for one in known:
+            figure = re.split("[,;]", one.figure)[0].replace("balanced accuracy", "BAcc")
+            yield KNOWN_LINE.format(one.name, one.parameters, one.licence, figure)
+        yield from ("", "published: not measured here; BAcc: balanced accuracy; `faithkit models NAME`")
+        yield "has the source of a figure"
 
 
 def detail(model: Model) -> Iterator[str]:
@@ -87,17 +96,6 @@ def _lines(title: str, text: str) -> Iterator[str]:
     yield from textwrap.wrap(
         text, WIDTH, initial_indent=f"  {title:<13} ", subsequent_indent=" " * 16, break_on_hyphens=False
     )
-
-
-def known_overview(known: Sequence[KnownDetector]) -> Iterator[str]:
-    """Formats size, licence and first published figure of each detector of others."""
-    yield KNOWN_LINE.format("checkpoint=", "size", "licence", "published")
-    for one in known:
-        figure = re.split("[,;]", one.figure)[0].replace("balanced accuracy", "BAcc")
-        yield KNOWN_LINE.format(one.name, one.parameters, one.licence, figure)
-    yield ""
-    yield "published: not measured here; BAcc: balanced accuracy; `faithkit models NAME`"
-    yield "has the source of a figure"
 
 
 def known_detail(known: KnownDetector) -> Iterator[str]:
@@ -129,8 +127,7 @@ def main(arguments: Sequence[str]) -> None:
     elif names == list(arguments):
         lines = [*detail(models[0])] if models else [*known_detail(known[0])]
     else:
-        lines = [*(overview(models) if models else ()), *([""] if models and known else ())]
-        lines += known_overview(known) if known else ()
+        lines = [*overview(models, known)]
     print("\n".join(lines))
 
 

@@ -88,6 +88,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     Returns:
         The share of all rows.
     """
+    from data_modules.reading.workbooks import XLSX
     from faithkit.calibration.score_calibration import drop_unsure_labels
     from faithkit.detector import OTHER_DETECTORS
     from faithkit.environment import environment
@@ -98,7 +99,6 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
-    from faithkit_workflows.tables.conversations import ConversationCounter
     from faithkit_workflows.tables.score_results import LabelledRows, describe_next_steps, describe_verdicts
     from faithkit_workflows.tables.scored_rows import (
         ADDED,
@@ -106,10 +106,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         names_added,
         print_renamed_columns,
         record_output,
-        scored_suffix,
         write_scored,
     )
-    from faithkit_workflows.tables.shares import ShareCounter
+    from faithkit_workflows.tables.shares import ConversationCounter, ShareCounter
     from faithkit_workflows.tables.user_table import SPANS, as_list, open_table_to_judge
 
     rows = open_table_to_judge(config, without=[SPANS])
@@ -124,7 +123,9 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     log_models(loaded)
     languages = _judge(run, name, rows, loaded, config)
     added = (*ADDED, LANGUAGE) if languages else ADDED
-    output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
+    source = Path(config["path"]).expanduser()  # Parquet for a saved dataset, CSV for a workbook
+    suffix = ".parquet" if source.is_dir() else ".csv" if source.suffix == XLSX else source.suffix
+    output = Path(config["output"] or run.path / f"{name}.scored{suffix}").expanduser()
     by, column = as_list(config["by"]), rows.found.label if rows.found else None
     counts = ShareCounter(by, column, unsure_from=getattr(loaded.detector, "unsure_from", None))
     conversations = ConversationCounter()

@@ -9,11 +9,15 @@ faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
 if TYPE_CHECKING:  # imported when needed, because `--help` must be fast
+    from faithkit.files.run_folder import RunFolder
+    from faithkit.reports.report import Report
+    from faithkit.statistics.metric import Metric
     from faithkit.training.stages import Stage
     from faithkit.training.task import Task
 
@@ -39,6 +43,11 @@ MAY_CHANGE = (
     "checkpoints",
 )
 log = logging.getLogger("faithkit")
+# The figures of several seeds that the first table shows.
+SHOWN = (
+    *("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "unparsed_rate", "perplexity"),
+    *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
+)
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
 
 
@@ -65,9 +74,7 @@ def main(cfg: Any) -> None:
 
         check_parts(config)
         if config.get("seeds"):
-            from faithkit_workflows.sweep.seeds import train_seeds
-
-            train_seeds(run, config, train)
+            train_seeds(run, config)
         else:
             for stage in stages(run, config):
                 train(stage)
@@ -163,9 +170,95 @@ def train(stage: "Stage") -> None:
         trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
 
 
+def train_seeds(run: "RunFolder", config: Mapping[str, Any]) -> None:
+    """Trains the unfinished stages of each unfinished seed, and reports the means with each seed's values.
+
+    Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
+    """
+    from faithkit.files.run_folder import process_rank
+    from faithkit.files.saved_config import write_config
+    from faithkit.metrics.results import read_metrics, write_results
+    from faithkit.provenance.predicted_rows import read_predicted_rows
+    from faithkit.reports.report import Report
+    from faithkit.reports.write_reports import ReportOptions, write_reports
+    from faithkit.runs.listing import chosen_of
+    from faithkit.runs.reading import read_run
+    from faithkit.scores.measures import kind_of
+    from faithkit.statistics.metric import Metric, average_runs
+    from faithkit.training.stages import stages
+
+    folders = {seed: run.stage(f"seed{seed}") for seed in config["seeds"]}
+    for seed, folder in folders.items():
+        of_seed = {**config, "seed": seed, "seeds": None}
+        if not folder.metrics.exists():
+            folder.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_config(folder.config, of_seed)
+            for stage in stages(folder, of_seed):
+                train(stage)
+    if process_rank() != 0:
+        return
+    found = [read_metrics(folder.metrics) for folder in folders.values()]
+    names = [name for name in found[0] if all(name in one for one in found)]
+    means = {
+        name: average_runs([one[name]["value"] for one in found], found[0][name].get("n"), kind=kind_of(name))
+        for name in names
+    }
+    meta: dict[str, Any] = {"config": config, "seeds": list(folders)}
+    chosen = [one for folder in folders.values() if (one := chosen_of(read_run(folder.path))) is not None]
+    if len(chosen) == len(folders):  # the validations that chose the checkpoints, in the form of a single training's
+        monitor, mode = chosen[0].monitor, "min" if chosen[0].is_lower_better else "max"
+        mean = average_runs([one.metric.value for one in chosen], kind=kind_of(monitor))
+        meta["chosen"] = {"monitor": monitor, "mode": mode, **mean.to_dict()}
+    write_results(run.metrics, means, meta)
+    columns = {"mean": means}
+    columns |= {
+        f"seed {seed}": {name: Metric(value=one[name]["value"]) for name in names}
+        for seed, one in zip(folders, found, strict=True)
+    }
+    by_set: dict[str, list[str]] = {}
+    for name in names:
+        split, dataset, *metric = name.split("/")
+        by_set.setdefault(f"{split}/{dataset}", []).extend(metric if len(metric) == 1 else [])
+    reports = {name: [seeded_report(name, metrics, columns)] for name, metrics in by_set.items()}
+    answers = {}
+    for seed, folder in folders.items():
+        for path in sorted(folder.predictions.glob("*.jsonl")):
+            rows = [(row.example, row.prediction) for row in read_predicted_rows(path).rows.values()]
+            answers[f"{path.stem}, seed {seed}"] = [Report(metrics={}, answers=rows)]
+    write_reports(run, reports | answers, ReportOptions.of(config))
+
+
+def seeded_report(name: str, names: Sequence[str], columns: Mapping[str, Mapping[str, "Metric"]]) -> "Report":
+    """Reports the means of a test set with each seed's values: the main metrics first, then all."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from faithkit.reports.report import Report
+    from faithkit.reports.score_table import metrics_table
+    from faithkit.statistics.metric import Metric
+
+    def table(columns: Mapping[str, Mapping[str, Metric]], metrics: Sequence[str], title: str) -> Table:
+        systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
+        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds")
+        found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
+        return found
+
+    num_seeds, first = len(columns) - 1, [one for one in SHOWN if one in names]
+    shown = columns
+    if num_seeds > 4:  # more columns do not fit 80 characters: the lowest and the highest value in place of each seed's
+        (mean, means), *seeds = columns.items()
+        values = {name: [of_seed[name].value for _, of_seed in seeds] for name in means}
+        lowest = {name: Metric(value=min(found)) for name, found in values.items()}
+        shown = {mean: means, "lowest": lowest, "highest": {n: Metric(value=max(v)) for n, v in values.items()}}
+    every = (
+        (table(columns, names, f"{name}: every metric, mean"),) if len(names) > len(first) or shown != columns else ()
+    )
+    return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
+
+
 def run() -> None:
     """Runs the command line."""
-    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep.run_sweep:sweep"
+    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep:sweep"
     run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
 
 

@@ -16,8 +16,7 @@ from faithkit.inference.local_text import start_transformers
 from faithkit.inference.text import AUTO, TRANSFORMERS, VLLM, LocalOptions
 from faithkit.weights.load import check_end_token, import_transformers, load_config
 from faithkit.weights.resolve import fetch_folder, loading
-from generation.settings import Settings
-from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
+from generation.weights import ARCHITECTURES, Settings, families_of, load_generator, model_names
 
 MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # the paper's, for models without our sidecar
 

@@ -16,8 +16,7 @@ from faithkit.training.language_model import run_model
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from generation.control import control_tokens
-from generation.settings import Settings
-from generation.weights import ARCHITECTURES
+from generation.weights import ARCHITECTURES, Settings
 
 EXAMPLES = compared_examples(
     ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through ten countries."),

@@ -33,7 +33,7 @@ from faithkit.inference.text import LocalOptions
 from faithkit.records import Example, Prediction, Turn
 from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, check_engine, choose_engine, load_checkpoint
 from generation.control import control_tokens
-from generation.settings import Settings
+from generation.weights import Settings
 
 Knowledge = str | list[str] | tuple[str, ...]
 History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]

@@ -35,8 +35,7 @@ from generation.control import OFFICIAL_FIELD, OVERLAP, Ctrl, Terciles, fit_terc
 from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
 from generation.options import GeneratorOptions
-from generation.settings import Settings
-from generation.weights import ARCHITECTURES, load_generator, starts_with
+from generation.weights import ARCHITECTURES, Settings, load_generator, starts_with
 
 PREFIX = "feature: "  # of the columns
 

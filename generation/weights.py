@@ -1,14 +1,21 @@
-"""Loads language models for generation, with an embedding for every marker of a dialogue."""
+"""Loads language models for generation, and the settings that are stored with their weights.
+
+Every marker of a dialogue has an embedding.
+"""
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
 
-from data_modules.encoding.sequence_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD
+from data_modules.encoding.sequence_layout import CAUSAL, CONTROL_TOKENS, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
+from faithkit.files.model_folder import Sidecar
+from faithkit.settings.check import options, read_stored
+from faithkit.settings.types import Conflict, OneOf, Share
 from faithkit.weights.load import check_vocabulary, load_config, load_model, override, read_config
 from faithkit.weights.resolve import loading
 
@@ -137,3 +144,58 @@ def families_of(names: Sequence[str]) -> list[str]:
     if DOHA in names:
         return ["doha"]
     return [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
+
+
+@options()
+class Settings:
+    """The settings that a generator was trained with.
+
+    Args:
+        layout: How an example becomes a sequence.
+        architecture: A key of `generation.weights.ARCHITECTURES`.
+        thresholds: The boundaries of control features that training fitted, by group.
+        origin: Base weights, data with their fingerprint, and versions.
+    """
+
+    layout: TurnLayout
+    architecture: Annotated[str, OneOf(tuple(ARCHITECTURES))]
+    thresholds: dict[Annotated[str, OneOf(tuple(CONTROL_TOKENS))], list[Share]]
+    origin: dict[str, Any]
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.layout.kind != ARCHITECTURES[s.architecture].kind,
+            "layout.kind is {s.layout.kind!r}",
+            "{s.architecture} models read another layout",
+        ),
+        Conflict(
+            lambda s: s.wrong_group,
+            "thresholds.{s.wrong_group} has not a boundary between each two levels",
+            "train the generator again",
+        ),
+    )
+
+    @property
+    def wrong_group(self) -> str | None:
+        """The first control group with the wrong number of thresholds."""
+        for group, boundaries in self.thresholds.items():
+            if len(boundaries) != len(CONTROL_TOKENS[group]) - 1:
+                return group
+        return None
+
+    def to_sidecar(self) -> Sidecar:
+        """Gives the settings in the form that `faithkit.json` stores."""
+        layout = asdict(self.layout) | {"control": list(self.layout.control), "architecture": self.architecture}
+        layout["markers"] = {"knowledge": KNOWLEDGE, "seeker": SEEKER, "wizard": WIZARD}
+        return Sidecar(kind=GENERATOR, labels=[], layout=layout, thresholds=self.thresholds, origin=self.origin)
+
+    @classmethod
+    def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
+        """Reads the settings back from a stored sidecar."""
+        layout = {name: value for name, value in sidecar.layout.items() if name not in ("architecture", "markers")}
+        return cls(
+            layout=read_stored(TurnLayout, layout, "layout"),
+            architecture=sidecar.layout["architecture"],
+            thresholds=sidecar.thresholds,
+            origin=sidecar.origin,
+        )

@@ -14,7 +14,7 @@ from faithkit.training.export import Card, Report, compared_examples, export_fol
 from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
-from judge.settings import Settings
+from judge.judge import Settings
 
 EXAMPLES = compared_examples(
     ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through twelve countries."),

@@ -1,7 +1,9 @@
-"""The options of a judge: how it is asked (`judge`) and trained (`model`), and the header of a prompt's file."""
+"""The options of a judge (`judge`, `model`), of a prompt's file, and of baselines (`selfcheck`, `examiner`)."""
 
 import re
 from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from faithkit.settings.check import options
 from faithkit.settings.types import (
@@ -16,6 +18,7 @@ from faithkit.settings.types import (
     Positive,
     Range,
     Rank,
+    Share,
     Switch,
     Text,
     Texts,
@@ -28,11 +31,6 @@ REPLIES = FIRST_WORD, LAST_LINE, JSON, TEXT = "first_word", "last_line", "json",
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
 MAX_EXAMPLES = 64  # in a prompt
-NumExamples = Annotated[int, Range(ge=1, le=MAX_EXAMPLES)]
-Modules = Annotated[
-    Annotated[str, OneOf((ALL_LINEAR,))] | Texts,
-    Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
-]
 
 
 @options()
@@ -59,7 +57,8 @@ class AskOptions:
     temperature: Positive = 1.0
     max_new_tokens: Count | None = None
     examples: Annotated[
-        NumExamples | Text | None, Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null")
+        Annotated[int, Range(ge=1, le=MAX_EXAMPLES)] | Text | None,
+        Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null"),
     ] = None
     written: Switch = False
 
@@ -166,4 +165,75 @@ class JudgeOptions:
     lora_rank: Annotated[Rank | None, OrNull("to train all weights")] = None
     lora_alpha: Annotated[int, Range(ge=1, le=MAX_ALPHA)] = 32
     lora_dropout: PartialShare = 0.0
-    lora_modules: Modules = ALL_LINEAR
+    lora_modules: Annotated[
+        Annotated[str, OneOf((ALL_LINEAR,))] | Texts,
+        Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
+    ] = ALL_LINEAR
+
+
+BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
+DRAWN, REPHRASED, OTHERS = ("engine", "rephrased", "others")
+MEAN, MAX = ("mean", "max")
+
+
+@options("selfcheck")
+class SelfCheckOptions:
+    """The block `selfcheck` of evaluate.py; without a measure there is none.
+
+    Args:
+        measure: One of MEASURES.
+        samples: `engine` draws replies to knowledge and history from engine.model; `rephrased` lets it rephrase the
+            response, as of DiaHalu's dialogues; `others` takes the other models' responses to the same source.
+        num_samples: That are drawn at each temperature.
+        temperature: Of drawing; a list draws at each.
+        max_new_tokens: Of a sample.
+        threshold: A response is called hallucinated from this score on, and a sentence marked.
+        nli: Of `nli`: an NLI model, or a critic that was trained on one's data.
+        encoder: Of `bert_score`.
+        num_layers: Of the encoder; None for all.
+        baseline: F1 of unrelated sentences, which becomes 0; None takes the published one of roberta-large, else 0.
+        order: Of `ngram`: words that are counted together.
+        words: Of `ngram`: the mean of a sentence's words, or its unlikeliest.
+    """
+
+    measure: Annotated[str | None, OneOf((None, *MEASURES))] = None
+    samples: Annotated[str, OneOf((DRAWN, REPHRASED, OTHERS))] = DRAWN
+    num_samples: Count = 5
+    temperature: Annotated[
+        Positive | Annotated[list[Positive], Field(min_length=1)], Hint("use a number above 0, or a list of them")
+    ] = 1.0
+    max_new_tokens: Count = 96
+    threshold: Share = 0.5
+    nli: Text | None = None
+    encoder: Text | None = None
+    num_layers: Count | None = None
+    baseline: Annotated[float, Range(gt=-1, lt=1)] | None = None
+    order: Count = 1
+    words: Annotated[str, OneOf((MEAN, MAX))] = MEAN
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it asks the language model of the block `engine`."""
+        return self.samples != OTHERS or self.measure == PROMPT
+
+    @property
+    def temperatures(self) -> list[float]:
+        """The temperatures of drawing."""
+        return self.temperature if isinstance(self.temperature, list) else [self.temperature]
+
+
+@options("examiner")
+class ExaminerOptions:
+    """The block `examiner` of evaluate.py; without turns there is none.
+
+    Args:
+        turns: Of questions and answers before it decides.
+        examinee: The model that answers, run as engine.model is; None takes engine.model itself.
+        num_questions: In a turn, at most.
+        max_new_tokens: Of the questions of a turn, and of its answers.
+    """
+
+    turns: Annotated[Count | None, OrNull("for no examiner")] = None
+    examinee: Text | None = None
+    num_questions: Count = 3
+    max_new_tokens: Count = 160

@@ -58,8 +58,8 @@ from faithkit.inference.prompts import (
 )
 from faithkit.inference.text import Message
 from faithkit.records import HALLUCINATED, Example
-from judge.asking import ASKINGS, NO_HEADER, Asking, declared_asking, target_text
 from judge.options import MAX_EXAMPLES, REPLIES, TRAINABLE, AskOptions, PromptHeader
+from judge.reply import ASKINGS, NO_HEADER, Asking, declared_asking, target_text
 
 RESPONSE = "response"
 OPTIONAL_FIELDS = ("knowledge", "history", "dialogue", "question")

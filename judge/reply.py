@@ -1,4 +1,6 @@
-"""Parses the reply of a judge: yes or no, quotations, JSON. A reply in another form is unparsed.
+"""Replies of a judge: the ways to ask for them, how they are parsed, and the target replies of training.
+
+Parsed are yes or no, quotations and JSON. A reply in another form is unparsed.
 
 A verdict is the word Yes or No at the beginning of a reply (`read_verdict`), or of its last line (`read_last_line`), in
 any case and with any marks around it. Longer words (None, Nobel, Yesterday) and phrases with another meaning (No doubt,
@@ -25,15 +27,31 @@ True
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from data_modules.reading.fields import YES_NO
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Span
+from faithkit.errors import UserError, shorten
+from faithkit.inference.text import Form
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Span
 from faithkit.words import unicode_words, word_places
-from judge.options import CHOICES
+from judge.options import (
+    CHOICES,
+    FIRST_WORD,
+    JSON,
+    JUDGEMENT,
+    LAST_LINE,
+    NO,
+    SPANS,
+    STEPS,
+    TEXT,
+    VERDICT,
+    YES,
+    PromptHeader,
+)
 
 _THOUGHTS = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
@@ -199,7 +217,10 @@ def locate(part: str, response: str) -> tuple[int, int] | None:
     part_words = [word.casefold() for word in unicode_words(part)]
     if not part_words or not response_words:
         return None
-    found = _find_words(part_words, response_words) or _find_most_similar(part_words, response_words)
+    size = len(part_words)
+    begins = (n for n in range(len(response_words) - size + 1) if response_words[n : n + size] == part_words)
+    begin = next(begins, -1)
+    found = (begin, begin + size) if begin >= 0 else _find_most_similar(part_words, response_words)
     return (places[found[0]][0], places[found[1] - 1][1]) if found else None
 
 
@@ -213,14 +234,6 @@ def locate_all(parts: Sequence[str], response: str) -> tuple[tuple[Span, ...], i
         else:
             joined.append((begin, end))
     return tuple(Span(start=begin, end=end, label=UNTYPED) for begin, end in joined), places.count(None)
-
-
-def _find_words(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
-    size = len(part)
-    for begin in range(len(response) - size + 1):
-        if response[begin : begin + size] == part:
-            return begin, begin + size
-    return None
 
 
 def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
@@ -247,3 +260,179 @@ def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[in
             if ratio > best or (ratio == best and place is None):
                 best, place = ratio, (begin, begin + size)
     return place
+
+
+LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # beginnings of a list with parts and of an empty list
+SPANS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {LIST_KEY: {"type": "array", "items": {"type": "string"}}},
+    "required": [LIST_KEY],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedReply:
+    """What a judge's reply says.
+
+    Args:
+        label: hallucinated, faithful, or unparsed if the reply has no verdict.
+        spans: The quoted parts that are found in the response.
+        rationale: The reply without its verdict.
+        text: The whole reply.
+        num_unlocated: Quoted parts that are not found in the response.
+    """
+
+    label: str
+    spans: tuple[Span, ...] = ()
+    rationale: str = ""
+    text: str = ""
+    num_unlocated: int = 0
+
+
+Parse = Callable[[str, str], ParsedReply]  # from a reply and the judged response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A way to prompt a judge.
+
+    Args:
+        prompt: The name of its prompt.
+        parse: Parses a reply.
+        new_tokens: Maximum length of a reply.
+        choices: The beginnings of a hallucinated and of a faithful reply, whose probabilities are computed without
+            generation. None if the verdict comes last.
+        form: The form that constrains the reply.
+    """
+
+    prompt: str
+    parse: Parse
+    new_tokens: int
+    choices: tuple[str, str] | None = CHOICES
+    form: Form | None = None
+
+
+def parse_verdict(text: str, response: str) -> ParsedReply:
+    """Parses a verdict alone."""
+    return ParsedReply(label=read_verdict(text), text=text)
+
+
+def parse_judgement(text: str, response: str, words: tuple[str, str] | None = None) -> ParsedReply:
+    """Parses a verdict, quoted parts, and the explanation.
+
+    Args:
+        words: Those of the verdict; None also reads Yes or No in a JSON object.
+    """
+    label = read_first_word(text, words) if words else read_verdict(text)
+    reply = without_thoughts(text)
+    rationale = reply if label == UNPARSED else reply.lstrip(" \t\n\"'`*_").partition(" ")[2].strip()
+    if label != HALLUCINATED:  # quotations in a faithful verdict are no hallucinations
+        return ParsedReply(label=label, rationale=rationale, text=text)
+    spans, missed = locate_all(quoted_parts(reply), response)
+    return ParsedReply(label=label, spans=spans, rationale=rationale, text=text, num_unlocated=missed)
+
+
+def parse_steps(text: str, response: str, words: tuple[str, str] = CHOICES) -> ParsedReply:
+    """Parses the verdict in the last line; the lines before it are the explanation."""
+    rationale = without_thoughts(text).rpartition("\n")[0].strip()
+    return ParsedReply(label=read_last_line(text, words), rationale=rationale, text=text)
+
+
+def parse_text(text: str, response: str, words: tuple[str, str]) -> ParsedReply:
+    """Parses the verdict by two patterns."""
+    return ParsedReply(label=read_pattern(text, words), rationale=without_thoughts(text), text=text)
+
+
+def parse_json(text: str, response: str, header: PromptHeader) -> ParsedReply:
+    """Parses the keys that a prompt names; the parts of a faithful verdict are no spans."""
+    label, parts = read_keys(text, header.verdict, header.spans or [], header.words)
+    spans, missed = locate_all(parts if label == HALLUCINATED else [], response)
+    return ParsedReply(label=label, spans=spans, text=text, num_unlocated=missed)
+
+
+def parse_spans(text: str, response: str) -> ParsedReply:
+    """Parses a list of parts; an empty list means faithful."""
+    parts = read_list(text)
+    if parts is None:
+        return ParsedReply(label=UNPARSED, text=text)
+    spans, missed = locate_all(parts, response)
+    return ParsedReply(label=HALLUCINATED if parts else FAITHFUL, spans=spans, text=text, num_unlocated=missed)
+
+
+ASKINGS = {
+    VERDICT: Asking(prompt=VERDICT, parse=parse_verdict, new_tokens=4, form=Form(choices=CHOICES)),
+    JUDGEMENT: Asking(prompt=JUDGEMENT, parse=parse_judgement, new_tokens=300),
+    STEPS: Asking(prompt=STEPS, parse=parse_steps, new_tokens=600, choices=None),
+    SPANS: Asking(prompt=SPANS, parse=parse_spans, new_tokens=512, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
+}
+
+
+def declared_asking(ask: str, header: PromptHeader) -> Asking:
+    """Builds a way to prompt a judge for a reply in the form that the prompt declares."""
+    asking, words = ASKINGS[ask], header.words
+    if header.reply is None:
+        return asking
+    if header.reply == FIRST_WORD:
+        form = Form(choices=words) if asking.form else None
+        return replace(asking, parse=partial(parse_judgement, words=words), choices=words, form=form)
+    parse: Parse = {
+        LAST_LINE: partial(parse_steps, words=words),
+        TEXT: partial(parse_text, words=words),
+        JSON: partial(parse_json, header=header),
+    }[header.reply]
+    new_tokens = max(asking.new_tokens, ASKINGS[STEPS if header.reply == LAST_LINE else JUDGEMENT].new_tokens)
+    keys = {header.verdict: {"enum": [word.lower() for word in header.words]}} if header.verdict else {}
+    keys |= dict.fromkeys(header.spans or (), SPANS_SCHEMA["properties"][LIST_KEY])
+    form = Form(schema={**SPANS_SCHEMA, "properties": keys, "required": list(keys)}) if header.reply == JSON else None
+    return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=form)
+
+
+NO_HEADER = PromptHeader()
+
+
+def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) -> str:
+    """Writes the target reply: a verdict, the dataset's judgement or one made from its spans, or the list of spans.
+
+    Args:
+        header: Declares another form of the reply.
+
+    Raises:
+        UserError: The example has no label, no spans where the reply has them, or the reply is free text.
+    """
+    if example.label is None:
+        hint = "train a judge on labelled data: data=halludial, ragtruth, faithcritic, ..."
+        raise UserError(f"example {shorten(example.id)} has no label", place=example.source, hint=hint)
+    if header.reply is None or (header.reply == FIRST_WORD and header.words == CHOICES):
+        if ask == SPANS:
+            return json.dumps({LIST_KEY: _listed_parts(example)}, ensure_ascii=False)
+        verdict_word = YES if example.label == HALLUCINATED else NO
+        if ask == VERDICT:
+            return verdict_word
+        assert ask == JUDGEMENT, "no row tells the right reply to other prompts"
+        if example.target:
+            return example.target.strip()
+        quoted = ", ".join(f'"{part}"' for part in _parts(example))
+        return f"{verdict_word}. {quoted}".rstrip(" ")
+    if header.reply == TEXT:
+        problem, hint = "no row tells the right reply to a prompt with reply: text", "give a file: judge.examples=FILE"
+        raise UserError(problem, hint=hint)
+    word = header.words[example.label != HALLUCINATED]
+    if header.reply != JSON:
+        return word
+    verdict = {header.verdict: word.lower()} if header.verdict else {}
+    keys = header.spans or []
+    lists = {key: _listed_parts(example) if key == keys[0] else [] for key in keys}
+    return json.dumps({**verdict, **lists}, ensure_ascii=False)
+
+
+def _listed_parts(example: Example) -> list[str]:
+    if example.spans is None:
+        hint = "use model.ask=verdict, or data with spans: data=ragtruth, pairs"
+        raise UserError(f"example {shorten(example.id)} has no spans", place=example.source, hint=hint)
+    return _parts(example)
+
+
+def _parts(example: Example) -> list[str]:
+    spans = sorted(example.spans or (), key=lambda span: (span.start, span.end))
+    return list(dict.fromkeys(example.response[span.start : span.end].strip() for span in spans))

@@ -57,11 +57,10 @@ from faithkit.weights.load import (
     override,
 )
 from faithkit.weights.resolve import loading, resolve
-from judge.asking import ASKINGS, target_text
-from judge.judge import Judge
+from judge.judge import Judge, Settings
 from judge.options import VERDICT, AskOptions, JudgeOptions
 from judge.prompt import PromptTemplate, read_prompt
-from judge.settings import Settings
+from judge.reply import ASKINGS, target_text
 
 TRAINED = ".lora_"  # part of the names of all trained tensors, and of no others
 
@@ -197,8 +196,22 @@ class JudgementEncoder(Encoder):
         replies = self.tokens.answers([target_text(example, self.ask) for example in examples])
         prompts = self.tokens.prompts([self.template.messages(example) for example in examples])
         for place, (example, reply) in enumerate(zip(examples, replies, strict=True)):
-            if len(prompts[place]) + len(reply) > self.max_length:
-                prompts[place] = self._encode_shortened(example, self.max_length - len(reply), counts)
+            room = self.max_length - len(reply)
+            if len(prompts[place]) <= room:
+                continue
+            counts["history cut: rows"] += 1
+            for first in range(1, len(example.history) + 1):  # as many of the newest turns as fit
+                shorter = replace(example, history=example.history[first:])
+                [prompts[place]] = self.tokens.prompts([self.template.messages(shorter)])
+                if len(prompts[place]) <= room:
+                    counts["history cut: turns"] += first
+                    break
+            else:
+                [ids] = self.tokens.prompts([self.template.messages(replace(example, history=()))])
+                needed = len(reply) + len(ids)
+                problem = f"example {shorten(example.id)}: prompt and reply take {needed} tokens without any history"
+                hint = f"set model.max_length={needed} or more (it is {self.max_length})"
+                raise UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
         context, response = (Ragged.from_lists([ids.tolist() for ids in rows]) for rows in (prompts, replies))
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
         # A family has the same prompt before the response.
@@ -211,21 +224,6 @@ class JudgementEncoder(Encoder):
             "label": np.array(labels, np.int8),
             "family": np.array(families, np.uint64),
         }
-
-    def _encode_shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
-        """Encodes a prompt with as many of the newest turns as fit."""
-        counts["history cut: rows"] += 1
-        for first in range(1, len(example.history) + 1):
-            shorter = replace(example, history=example.history[first:])
-            [ids] = self.tokens.prompts([self.template.messages(shorter)])
-            if len(ids) <= room:
-                counts["history cut: turns"] += first
-                return ids
-        [ids] = self.tokens.prompts([self.template.messages(replace(example, history=()))])
-        needed = self.max_length - room + len(ids)
-        problem = f"example {shorten(example.id)}: prompt and reply take {needed} tokens without any history"
-        hint = f"set model.max_length={needed} or more (it is {self.max_length})"
-        raise UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Makes the arrays of a batch: those of `causal_batch`, and the labels."""

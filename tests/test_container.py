@@ -33,7 +33,7 @@ def test_the_service_gets_its_signals_and_settings_that_it_knows() -> None:
     (start,), (arguments,) = (map(yaml.safe_load, instructions(name)) for name in ("ENTRYPOINT", "CMD"))
     assert start[:2] == ["faithkit", "serve"]  # a list: no shell is between it and SIGTERM
     for given in (arguments, SERVICE["command"]):
-        settings: Any = "faithkit_workflows.settings.serving:ServeSettings"
+        settings: Any = "faithkit_workflows.settings.reporting:ServeSettings"
         config = CommandLine(CONFIGS, "serve", [*start[2:], *given], settings).compose()
         assert config.keys_path == f"/run/secrets/{SERVICE['secrets'][0]}"
         assert config.drain_seconds < int(SERVICE["stop_grace_period"].removesuffix("s"))

@@ -94,7 +94,7 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
     from judge import options as judge_options
-    from judge.asking import ASKINGS
+    from judge.reply import ASKINGS
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)

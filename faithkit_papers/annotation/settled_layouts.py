@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from construction.dialogues.dialogue_turns import turn_row
 from construction.official_layouts import DIAHALU_FILE, GOOD, diahalu_row, halludial_row, write_dialogues
+from construction.turns import turn_row
 from data_modules.datasets.begin import LAYOUTS as BEGIN_LAYOUTS
 from data_modules.datasets.ragtruth import CORPORA, RESPONSES, SOURCES, render
 from data_modules.embedded.layouts.common import write_tsv

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from construction.chain.chain import MANIFEST, Manifest
+from construction.chain import MANIFEST, Manifest
 from data_modules.build import build_source, read_benchmark
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.fields import text_group

@@ -24,7 +24,7 @@ from faithkit.errors import UserError, choice_hint
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.inference.prompts import SHOTS_SUFFIX, SUFFIX, SYSTEM_FILE
-from faithkit_workflows.sweep.launching import quote_override, run_script_apart, trainer_overrides
+from faithkit_workflows.sweep import quote_override, run_script_apart, trainer_overrides
 from judge.options import ASKS
 
 LOCAL, PAPER = "local", "paper"

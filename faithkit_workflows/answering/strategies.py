@@ -16,7 +16,7 @@ from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine, load_checkpoint
 from generation.control import ENTAILED, OVERLAP, Ctrl, Terciles, check_controlled, control_tokens, levels
 from generation.generator import Advance, Candidate, Generator
-from generation.settings import Settings
+from generation.weights import Settings
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response
 SHARED_GPU_MEMORY = 0.6  # fraction for vLLM where a detector or an entailment model uses the same GPU

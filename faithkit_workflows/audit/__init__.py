@@ -37,15 +37,14 @@ def main(cfg: Any) -> None:
 
     with open_run(cfg, "audit", AuditSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        from faithkit_workflows.audit.audit_page import print_audit, write_audit_page
+        from faithkit_workflows.audit.audit_page import report_audit
         from faithkit_workflows.audit.protocol import run_audit
         from faithkit_workflows.audit.target import open_target
 
         audit = run_audit(open_target(config), run.path, config)
         facts = {"config": config, "environment": environment()}
         write_json(run.path / REPORT, audit.to_dict() | facts)
-        write_audit_page(run.path, audit)
-        print_audit(run.path, audit)
+        report_audit(run.path, audit)
         if not audit.answers:
             raise UserError(audit.headline, hint="correct the detector, then audit again")
 

@@ -17,7 +17,7 @@ from faithkit.records import Prediction
 from faithkit.reports.score_table import score_table
 from faithkit.reports.span_report import mark_spans
 from faithkit.scores.measures import titles_of
-from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
+from faithkit_workflows.audit.measures import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 from faithkit_workflows.audit.protocol import MAX_RECALL, VERSION, Audit
 
@@ -199,8 +199,8 @@ def _verdict(prediction: Prediction) -> str:
     return f"{prediction.label}{'' if prediction.score is None else f' {prediction.score:.2f}'}"
 
 
-def write_audit_page(folder: Path, audit: Audit) -> None:
-    """Writes the report, and the page of changed copies and labelled rows with the detector's marks."""
+def report_audit(folder: Path, audit: Audit) -> None:
+    """Writes the report, and the page of changed copies and labelled rows with marks; prints verdict and tables."""
     contents: list[tuple[str, str, list[str], list[Table]]] = [
         ("verdict", "Verdict", describe_faults(audit), []),
         ("changes", "Changed copies of documents", describe_detection(audit), [detection_table(audit)]),
@@ -235,10 +235,6 @@ def write_audit_page(folder: Path, audit: Audit) -> None:
         summary=fill_part("notes", summary, "summary") + (link if judged else ""),
         sections=sections,
     )
-
-
-def print_audit(folder: Path, audit: Audit) -> None:
-    """Prints the verdict, one table, and where the report is."""
     print_tables(detection_table(audit), invariance_table(audit))
     lines = ["", *describe_detection(audit)[:1], *describe_explained(audit), *describe_accuracy(audit), "", "Verdict:"]
     lines += [f"- {line}" for line in describe_faults(audit)]

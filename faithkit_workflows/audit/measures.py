@@ -1,32 +1,35 @@
-"""The figures of an audit: detection of changes, what length and overlap explain, accuracy on labelled rows."""
+"""The figures of an audit: detection of changes, what length and overlap explain, accuracy on labelled rows.
 
+The last part has the changes that must not change a verdict: of passages, spelling, earlier turns, and of how rows are
+asked for.
+"""
+
+import random
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from data_modules.negatives.make import verbatim_knowledge
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.calibration.thresholds import ReliabilityBin, reliability
 from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
-from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
 from faithkit.scores.board import Board
 from faithkit.scores.measures import titles_of
-from faithkit.statistics.bootstrap import (
-    MIN_GROUPS_OF_SHARE,
-    Difference,
-    Evaluation,
-    Groups,
-    mean_statistic,
-    share,
-)
+from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, Evaluation, Groups, mean_statistic, share
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import ACCURACY, Metric
-from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
-from faithkit_workflows.audit.target import passages_of
+from faithkit.words import sentences, unicode_words
+from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED, Document
+from faithkit_workflows.audit.target import PASSAGES, Asker, passages_of
 
 MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
@@ -191,4 +194,201 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
         conclusion=conclusion,
         refitted=board.subtract(REFITTED, name).get("macro_f1") if REFITTED in baselines else None,
         bins=reliability(outcomes.scores[scored], outcomes.gold[scored], NUM_BINS) if scored.any() else [],
+    )
+
+
+SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE, BEFORE, BEHIND = (
+    *("shuffled passages", "irrelevant passage", "repeated passages", "white space", "unicode", "opening", "copied"),
+    *("same call again", "batch order", "batch size", "long context", "support at the end"),
+    *("copied sentence before", "copied sentence behind"),
+)
+TURN, CLAIM = "earlier turn", "earlier claim"
+DESCRIPTIONS = {
+    SHUFFLED: "when passages are shuffled",
+    IRRELEVANT: "when an irrelevant passage is added",
+    REPEATED: "when all passages are given twice",
+    SPACES: "when white space in the answer changes",
+    UNICODE: "when quotes, hyphens and spaces are other Unicode characters",
+    OPENING: "when the answer begins with 'According to the text,'",
+    AGAIN: "when the same rows are asked for again",
+    ORDER: "when the rows of a batch are in another order",
+    SINGLE: "when rows are asked for one by one",
+    LONG: "when irrelevant passages make the context long",
+    LATE: "when the support moves to the end of a long context",
+    BEFORE: "when a sentence copied from the context comes before the answer",
+    BEHIND: "when a sentence copied from the context comes behind the answer",
+    TURN: "when an earlier turn of the assistant claims nothing",
+    CLAIM: "when an earlier turn of the assistant makes the same claim",
+}
+MOVED = 0.01  # least difference of two probabilities that counts
+VARIANTS = (
+    *(SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND),
+    *(TURN, CLAIM),
+)
+AFTER = {LATE: LONG, CLAIM: TURN}  # these are compared with another variant: the rest is the same
+MIN_COPIED = 80  # characters that are copied: more than a short input has
+QUESTION, NO_CLAIM = "What does the text say?", "Please ask me again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Verdicts of the same rows before and after a change that must not matter.
+
+    Args:
+        changed: The share of rows whose label changed.
+        moved: The share whose label or probability changed.
+        to_hallucinated: Rows that became hallucinated; the other changes are in the other direction.
+        examples: Ids of rows whose label changed.
+    """
+
+    changed: Metric
+    moved: float
+    to_hallucinated: int
+    examples: tuple[str, ...]
+
+
+def make_variant(row: Example, name: str, others: Sequence[Document], *, long_words: int, seed: int) -> Example | None:
+    """Makes the changed row; None where the change leaves it as it is."""
+    rng = random.Random(f"{seed}|{name}|{row.id}")
+    known, passages, response, history = passages_of(row), list(passages_of(row)), row.response, row.history
+    fillers = [
+        passage for other in others if other.name != row.group for passage in other.passages if passage not in known
+    ]
+    if not fillers and name in (IRRELEVANT, LONG, LATE):
+        return None
+    if name == SHUFFLED:
+        shuffled = rng.sample(passages, len(passages))
+        passages = shuffled if shuffled != passages else passages[::-1]
+    elif name == IRRELEVANT:
+        passages.insert(rng.randint(0, len(passages)), rng.choice(fillers))
+    elif name == REPEATED:
+        passages *= 2
+    elif name == SPACES:
+        ends = ("  " if n % 4 == 2 else "\n" if w[-1:] == "." else " " for n, w in enumerate(response.split(" ")))
+        response = " " + "".join(word + end for word, end in zip(response.split(" "), ends, strict=True))
+    elif name == UNICODE:
+        text = re.sub(r'"([^"]*)"', "\u201c\\1\u201d", response.replace("'", "\u2019"))
+        text = re.sub(r"(?<=\w)-(?=\w)", "\u2010", text)
+        response = unicodedata.normalize("NFD", re.sub(r"(?<=\d) (?=\w)", "\u00a0", text))
+    elif name == OPENING:
+        first, _, rest = response.partition(" ")
+        is_plain = first[1:] == first[1:].lower() and first.lower() in ("the", "a", "an", "it", "this", "all", "no")
+        response = f"According to the text, {first.lower() if is_plain else first} {rest}"
+    elif name == COPIED:
+        response = verbatim_knowledge([row])[0][0]
+    elif name in (BEFORE, BEHIND):
+        about = set(unicode_words(response))  # an answer with its own original would contradict itself
+        known_sentences = [one for passage in passages for one in sentences(passage)]
+        copied = [one for one in known_sentences if len(about & set(unicode_words(one))) <= len(about) / 2]
+        random.Random(f"{seed}|{row.id}").shuffle(copied)  # the same for both
+        while copied and len(" ".join(copied[:-1])) >= MIN_COPIED:
+            copied.pop()
+        if not copied:
+            return None
+        response = " ".join([*copied, response] if name == BEFORE else [response, *copied])
+    elif name in (LONG, LATE):
+        random.Random(f"{seed}|{row.id}").shuffle(fillers)  # the same for both
+        kept: list[str] = []
+        while sum(len(one.split()) for one in kept) < long_words:
+            kept.append(fillers[len(kept) % len(fillers)])
+        passages = [*passages, *kept] if name == LONG else [*kept, *passages]
+    elif name in (TURN, CLAIM):  # the same question comes before and after the turn
+        asked = history or (Turn(speaker="user", text=QUESTION),)
+        history = (*asked, Turn(speaker="assistant", text=response if name == CLAIM else NO_CLAIM), asked[-1])
+    if name != AGAIN and (tuple(passages), response, history) == (known, row.response, row.history):
+        return None
+    meta = {**row.meta, PASSAGES: tuple(passages)}
+    texts: dict[str, Any] = {"knowledge": "\n\n".join(passages), "response": response, "history": history}
+    return replace(row, id=f"{name}/{row.id}", **texts, spans=None, meta=meta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariance:
+    """The result of all invariance tests.
+
+    Args:
+        copies: The share of sentences copied from their source that are called hallucinated.
+        copied: Ids of these rows.
+    """
+
+    comparisons: Mapping[str, Comparison]
+    copies: Metric | None
+    copied: tuple[str, ...]
+
+
+def compare_variants(
+    asker: Asker,
+    cases: Sequence[Example],
+    labelled: Sequence[Example],
+    others: Sequence[Document],
+    *,
+    count: int,
+    long_words: int,
+    seed: int,
+) -> tuple[Invariance, dict[str, Example], dict[str, Prediction]]:
+    """Asks for rows and their variants; also returns all of them, and their verdicts, by id.
+
+    Args:
+        count: Rows of both labels that are chosen, alternately; half of them labelled rows, where there are any.
+    """
+    rows: list[Example] = []
+    num_labelled = min(len(labelled), count // 2)
+    for source, wanted in ((labelled, num_labelled), (cases, count - num_labelled)):
+        by_label = [[row for row in source if row.label == label] for label in (FAITHFUL, HALLUCINATED)]
+        for place, of_label in enumerate(by_label):
+            most = (wanted + place) // 2
+            if len(of_label) > most:
+                by_label[place] = [of_label[number * len(of_label) // most] for number in range(most)]
+        rows += [replace(row, id=f"base/{row.id}") for pair in zip_longest(*by_label) for row in pair if row]
+    size = asker.batch_size if asker.target.takes_batches else None
+    asked = {row.id: row for row in rows}
+    answers = asker.ask(rows, "rows", batch_size=size)
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    variants = {
+        name: [one for row in rows if (one := make_variant(row, name, others, long_words=long_words, seed=seed))]
+        for name in VARIANTS
+    }
+    twice = f"{AGAIN}, 2"  # so that what differs by chance is not missed
+    variants[twice] = [replace(row, id=f"{twice}/{row.id}") for row in rows]
+    if asker.target.takes_batches:
+        ordered = {ORDER: random.Random(seed).sample(list(rows), len(rows)), SINGLE: rows}
+        renamed = {name: [replace(row, id=f"{name}/{row.id}") for row in made] for name, made in ordered.items()}
+        variants = renamed | variants
+    sizes = {AGAIN: size, twice: size, ORDER: size, SINGLE: 1}
+    for name, made in variants.items():
+        asked |= {row.id: row for row in made}
+        answers |= asker.ask(made, name, batch_size=sizes.get(name))
+        pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
+    pairs[AGAIN] += pairs[twice]
+    for name, before in AFTER.items():
+        pairs[name] = [(after.replace(name, before, 1), after) for _, after in pairs[name]]
+    compared = {
+        name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None
+    }
+    copies = [after for _, after in pairs[COPIED] if after in answers]
+    is_wrong = {id_: answers[id_].label == HALLUCINATED for id_ in copies}
+    rate = share(list(is_wrong.values()), [asked[id_].group for id_ in copies])
+    done = Invariance(comparisons=compared, copies=rate, copied=tuple(id_ for id_ in copies if is_wrong[id_]))
+    return done, asked, answers
+
+
+def _compare(
+    pairs: Sequence[tuple[str, str]], rows: Mapping[str, Example], answers: Mapping[str, Prediction]
+) -> Comparison | None:
+    both = [(before, after) for before, after in pairs if before in answers and after in answers]
+    changed = [answers[before].label != answers[after].label for before, after in both]
+    rate = share(changed, [rows[after].group for _, after in both])
+    if rate is None:
+        return None
+    ids = [after for (_, after), is_changed in zip(both, changed, strict=True) if is_changed]
+    moved = [
+        is_changed or abs((answers[before].score or 0.0) - (answers[after].score or 0.0)) > MOVED
+        for (before, after), is_changed in zip(both, changed, strict=True)
+    ]
+    to_hallucinated = sum(answers[id_].label == HALLUCINATED for id_ in ids)
+    return Comparison(
+        changed=rate,
+        moved=sum(moved) / len(moved),
+        to_hallucinated=to_hallucinated,
+        examples=tuple(ids),
     )

@@ -6,7 +6,7 @@ The limits of faults are part of the protocol's version.
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +17,7 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import share
 from faithkit.statistics.conclusion import Conclusion, Decision
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.audit.asking import NOT_ASKED, Asker
-from faithkit_workflows.audit.invariances import (
+from faithkit_workflows.audit.measures import (
     AGAIN,
     BEFORE,
     BEHIND,
@@ -30,21 +29,17 @@ from faithkit_workflows.audit.invariances import (
     REPEATED,
     SHUFFLED,
     SINGLE,
-    Invariance,
-    choose_rows,
-    compare_variants,
-)
-from faithkit_workflows.audit.material import Material, read_material
-from faithkit_workflows.audit.measures import (
     Accuracy,
     Detection,
+    Invariance,
     compare_detection,
+    compare_variants,
     explain_labels,
     measure_accuracy,
     measure_detection,
 )
-from faithkit_workflows.audit.mutations import make_cases
-from faithkit_workflows.audit.target import Target
+from faithkit_workflows.audit.mutations import Material, make_cases, read_material
+from faithkit_workflows.audit.target import NOT_ASKED, Asker, Target
 
 VERSION = 3  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
@@ -110,7 +105,7 @@ class Figures:
 
 def find_faults(figures: Figures) -> list[Fault]:
     """Names the faults, those first that explain the others."""
-    found, called = list[Fault](), figures.called
+    found, called, detection, accuracy = list[Fault](), figures.called, figures.detection, figures.accuracy
     is_constant = called is not None and not 1 - NEARLY_ALL < called.value < NEARLY_ALL
     if called is not None and is_constant:
         label = "hallucinated" if called.value > 0.5 else "faithful"
@@ -120,19 +115,27 @@ def find_faults(figures: Figures) -> list[Fault]:
         if (value := figures.explained.get(key, 0.0)) >= EXPLAINED:
             what = "The length of the answer" if key == "length" else "The share of words that the context lacks"
             found.append(Fault(name, f"{what} alone predicts its labels with an AUROC of {100 * value:.1f}."))
-    early, late = figures.detection.early, figures.detection.late
+    early, late = detection.early, detection.late
     is_late = bool(early and late and (late.low or 0) > (early.high or 1) and (late.low or 0) > MAX_ALARMS)
     if early and late and is_late and not found:
         shares = f"{format_percent(late)}% in the last passage, {format_percent(early)}% in the first"
         found.append(Fault(END_OF_CONTEXT, f"It calls unchanged sentences hallucinated by their place: {shares}."))
-    if not found:
-        found += _blindness(figures.detection)
+    auroc, score = detection.auroc, detection.score
+    is_blind = (auroc and (auroc.high or 1) < MAX_AUROC) or (not auroc and score and (score.high or 1) < MAX_COPIES)
+    if not found and is_blind:
+        figure = f"AUROC {format_percent(auroc)}" if auroc else f"{format_percent(score)}% are found"
+        found.append(Fault(BLIND, f"It hardly tells changed copies from their originals: {figure}."))
+    elif not found and any(rate.value <= 0.5 for rate in detection.unmoved.values()):
+        for name, rate in detection.unmoved.items():
+            if rate.value >= UNMOVED and (rate.n or 0) >= MIN_COPIES:
+                figure = f"{format_percent(rate)}% of such copies have exactly the verdict of their original."
+                found.append(Fault(BLIND_TO.format(name), figure))
     found += [
         one
         for one in _dependences(figures.invariance, is_late=is_late)
         if one.name not in {each.name for each in found}
     ]
-    detection, copies = figures.detection, figures.invariance.copies
+    copies = figures.invariance.copies
     if copies is not None and (copies.low or 0) > MAX_COPIES and not is_constant | is_late:
         shown = f"{format_percent(copies)}% of sentences copied from their source"
         found.append(Fault(COPIES, f"It calls {shown} hallucinated."))
@@ -140,24 +143,21 @@ def find_faults(figures: Figures) -> list[Fault]:
         found.append(Fault(ALARMS, f"It calls {format_percent(alarms)}% of unchanged sentences hallucinated."))
     if (marked := detection.marked) is not None and (marked.high or 1) < MIN_MARKED and not is_constant:
         found.append(Fault(MARKS, f"Of the changes that it finds, it marks {format_percent(marked)}%."))
-    found += _on_labels(figures)
+    if accuracy is not None:
+        if accuracy.conclusion.verdict is Decision.WORSE:
+            found.append(Fault(BASELINE, f"On the labelled rows {accuracy.conclusion.text}."))
+        error, gain = accuracy.systems[figures.name].get("ece_debiased"), accuracy.refitted
+        if error is not None and (error.low or 0) > MAX_ERROR:
+            text = f"Its probabilities are off by {format_percent(error)} points in the mean."
+            found.append(Fault(CALIBRATION, text))
+        if gain is not None and gain.low > MAX_GAIN:
+            figure = f"{100 * gain.value:+.1f} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+            text = f"A threshold fitted on other rows of the table changes macro-F1 by {figure}."
+            found.append(Fault(THRESHOLD, text))
     if figures.num_failed > MAX_FAILED * figures.num_asked:
         counts = f"{figures.num_failed:,} of {figures.num_asked:,} rows have no verdict"
         found.append(Fault(FAILURES, f"{counts}, most often: {figures.reason}."))
     return found
-
-
-def _blindness(detection: Detection) -> Iterator[Fault]:
-    auroc, score = detection.auroc, detection.score
-    if (auroc and (auroc.high or 1) < MAX_AUROC) or (not auroc and score and (score.high or 1) < MAX_COPIES):
-        figure = f"AUROC {format_percent(auroc)}" if auroc else f"{format_percent(score)}% are found"
-        yield Fault(BLIND, f"It hardly tells changed copies from their originals: {figure}.")
-        return
-    moves = any(rate.value <= 0.5 for rate in detection.unmoved.values())
-    for name, rate in detection.unmoved.items():
-        if moves and rate.value >= UNMOVED and (rate.n or 0) >= MIN_COPIES:
-            figure = f"{format_percent(rate)}% of such copies have exactly the verdict of their original."
-            yield Fault(BLIND_TO.format(name), figure)
 
 
 def _dependences(invariance: Invariance, *, is_late: bool) -> Iterator[Fault]:
@@ -199,21 +199,6 @@ def _dependences(invariance: Invariance, *, is_late: bool) -> Iterator[Fault]:
         yield Fault(TWO_HOPS if is_evidence else DISTRUST, f"{text}: {figure}.")
     for name, one in clear.items():
         yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
-
-
-def _on_labels(figures: Figures) -> Iterator[Fault]:
-    accuracy = figures.accuracy
-    if accuracy is None:
-        return
-    if accuracy.conclusion.verdict is Decision.WORSE:
-        yield Fault(BASELINE, f"On the labelled rows {accuracy.conclusion.text}.")
-    error = accuracy.systems[figures.name].get("ece_debiased")
-    if error is not None and (error.low or 0) > MAX_ERROR:
-        yield Fault(CALIBRATION, f"Its probabilities are off by {format_percent(error)} points in the mean.")
-    gain = accuracy.refitted
-    if gain is not None and gain.low > MAX_GAIN:
-        figure = f"{100 * gain.value:+.1f} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
-        yield Fault(THRESHOLD, f"A threshold fitted on other rows of the table changes macro-F1 by {figure}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,13 +273,10 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
     try:
         with asker.part(SHARE_OF_CASES):
             answers = asker.ask(cases, "changed copies")
-        chosen = choose_rows(cases, material.rows, config["num_variants"])
         others = material.others or material.documents  # of passages that are irrelevant for certain
         with asker.part(SHARE_OF_VARIANTS):
-            variants = [replace(row, id=f"base/{row.id}") for row in chosen]
-            invariance, asked, of_variants = compare_variants(
-                asker, variants, others, long_words=config["long_words"], seed=seed
-            )
+            sizes = {"count": config["num_variants"], "long_words": config["long_words"]}
+            invariance, asked, of_variants = compare_variants(asker, cases, material.rows, others, **sizes, seed=seed)
         if material.rows:
             answers |= asker.ask(material.rows, "labelled rows")
     finally:

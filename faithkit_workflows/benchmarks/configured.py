@@ -36,11 +36,8 @@ from faithkit_workflows.detectors.loading import (
     log_usage,
 )
 from faithkit_workflows.settings.preflight import USER_DATASETS
-from judge.asking import ASKINGS
-from judge.baselines import baseline_options
-from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
-from judge.baselines.examiner import Examiner
-from judge.baselines.selfcheck import (
+from judge.baselines import (
+    Examiner,
     Measure,
     SelfCheck,
     bert_scores,
@@ -51,14 +48,16 @@ from judge.baselines.selfcheck import (
     other_responses,
     prompted_scores,
 )
+from judge.options import DRAWN, MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
+from judge.reply import ASKINGS
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 EXAMINEE = "examinee"  # a role of a model
 # The prompts of SelfCheckGPT's samples, with the fields that they must have.
 SAMPLE_PROMPTS = {
-    baseline_options.DRAWN: ("reply",),
-    baseline_options.REPHRASED: ("rephrase", "response"),
+    DRAWN: ("reply",),
+    REPHRASED: ("rephrase", "response"),
 }
 log = logging.getLogger("faithkit")
 
@@ -145,7 +144,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
     """
     options, prompts = SelfCheckOptions(**config["selfcheck"]), config["judge"]["prompts"]
     engine = build_text_engine(EngineOptions(**config["engine"])) if options.asks_model else None
-    if options.samples == baseline_options.OTHERS:
+    if options.samples == OTHERS:
         fitting_rows, _ = read_fitting_rows(config, benchmark)
         samples = other_responses([*benchmark.examples, *fitting_rows])
     else:
@@ -165,13 +164,13 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         )
     models = [describe_judge(config, "sampler")] if engine is not None else []
     measure: Measure
-    if options.measure == baseline_options.NGRAM:
-        measure = partial(ngram_scores, order=options.order, unlikeliest=options.words == baseline_options.MAX)
-    elif options.measure == baseline_options.PROMPT:
+    if options.measure == NGRAM:
+        measure = partial(ngram_scores, order=options.order, unlikeliest=options.words == MAX)
+    elif options.measure == PROMPT:
         assert engine is not None
         question = read_text_prompt("judge", "support", "context", "sentence", folder=prompts)
         measure = partial(prompted_scores, engine=engine, prompt=question)
-    elif options.measure == baseline_options.NLI:
+    elif options.measure == NLI:
         assert options.nli is not None
         measure = partial(nli_scores, model=load_entailment(options.nli))
         models += describe_helpers({"entailment model": options.nli})
@@ -181,7 +180,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         assert options.encoder is not None
         scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
         measure = partial(bert_scores, f1=RescaledBertScore(scorer, baseline or 0.0))
-    is_ngram = options.measure == baseline_options.NGRAM
+    is_ngram = options.measure == NGRAM
     detector = SelfCheck(measure, samples, options.threshold, unbounded=is_ngram)
     return LoadedDetector(detector, models, lambda: log_usage(engine))
 

@@ -31,7 +31,7 @@ from faithkit.reports.write_reports import EvaluationResult, ReportOptions, writ
 from faithkit.settings.config_files import choices_of
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
-from faithkit_workflows.sweep.launching import quote_override, run_script_apart, trainer_overrides
+from faithkit_workflows.sweep import quote_override, run_script_apart, trainer_overrides
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")

@@ -33,8 +33,7 @@ def main(cfg: Any) -> None:
         log_to(run.log)
         for name in config["models"]:
             check_available(name)
-        from faithkit_workflows.compare.asked_models import ask_models, read_rows
-        from faithkit_workflows.compare.model_comparison import compare_models
+        from faithkit_workflows.compare.model_comparison import ask_models, compare_models, read_rows
         from faithkit_workflows.compare.model_page import print_comparison, write_comparison
 
         rows, notes = read_rows(config)

@@ -20,8 +20,7 @@ from faithkit.scores.board import Pair, conclude_by
 from faithkit.scores.measures import is_lower_better
 from faithkit.statistics.conclusion import read_conclusions
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import MISSING, Comparison, main_metric
-from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
+from faithkit_workflows.compare.comparison import MISSING, Comparison, RankedSweep, Ranking, main_metric
 
 MAX_RUNS = 30  # of a table; the page has all
 MAX_SWEEP_ROWS = 15

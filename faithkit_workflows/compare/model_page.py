@@ -28,8 +28,7 @@ from faithkit.records import HALLUCINATED, Example
 from faithkit.reports.score_table import Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.target import passages_of, question_of
-from faithkit_workflows.compare.asked_models import FROM_CACHE
-from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, TITLES, ModelComparison
+from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, FROM_CACHE, MACRO_F1, TITLES, ModelComparison
 from faithkit_workflows.tables.scored_rows import write_table
 
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"

@@ -115,7 +115,7 @@ def load_detector(
             f"{name} is for a {takers}, and this is a {kind.name}", place=checkpoint, hint=f"leave {name} out"
         )
     if kind is BUILT_IN[JUDGE]:
-        from judge.settings import stored_judge
+        from judge.judge import stored_judge
 
         if stored_judge(path)[1] is None:
             problem = "%s is a language model that was not trained to find hallucinations"
@@ -160,8 +160,7 @@ def load_engine(
         examples: Draws the examples of its prompt, unless the block names a file with examples.
     """
     from faithkit.inference.text_engines import build_text_engine
-    from judge.judge import Judge
-    from judge.settings import stored_judge
+    from judge.judge import Judge, stored_judge
 
     shots = examples() if examples else ()
     options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])

@@ -24,7 +24,7 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
 from faithkit_workflows.benchmarks.configured import load_configured
 from faithkit_workflows.domains.baselines import DomainBaselines, Features, measure_response_only
-from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
+from faithkit_workflows.domains.domain_rows import read_all_domains
 from faithkit_workflows.domains.report import DomainTest, report_domains
 from faithkit_workflows.settings.benchmark_blocks import DEV
 
@@ -38,7 +38,8 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     part = block["part"]
     domains = read_all_domains(block)
     tested = {name: rows.select_part(part) for name, rows in domains.items()}
-    if is_test_access(part, block["path"]):
+    is_access = is_test_access(part, block["path"])
+    if is_access:
         accessed = {"by": str(config["checkpoint"] or config["predictions"])}
         with JsonlAppender(_accesses_file()) as file:
             for name in tested:
@@ -74,7 +75,12 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         found = metrics_without_leaked(outcomes, origin.leaked, num_resamples=num_resamples)
         without_leaked |= {f"{name}/{metric}": value for metric, value in found.items()}
         test_sets[name] = origin.to_dict() | {"baselines": {one.key: one.facts for one in fitted}}
-    notes += find_nli_leaks(baselines, tested)
+    for name, rows in tested.items():  # rows that the NLI model was trained on
+        nli = baselines.find_nli(name)
+        known = describe_model(nli).seen if nli else None
+        if known is not None and (number := int(find_leaks(rows.originals, known).rows.sum())):
+            what = f"the NLI model was trained on {number:,} of {len(rows):,} rows of {name}"
+            notes.append(f"{what}, so NLI alone is not a fair baseline there: benchmark.domains.{name}.nli=OTHER")
     options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
     report = report_domains(tests, title=f"test/{NAME} ({part})", **options)
     since = count_test_accesses()
@@ -82,7 +88,10 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     metrics = full_names("test", NAME, {**report.metrics, **without_leaked})
     meta = {"config": config, "part": part, "test_accesses": accesses, "environment": environment()}
     write_results(run.metrics, metrics, {**meta, "test_sets": test_sets})
-    lines = (_describe_part(part, block["path"], accesses), *(f"note: {note}" for note in notes))
+    held = ", ".join(f"{name} {counts['held']}" for name, counts in accesses.items() if counts["held"])
+    kind = "a test access, counted" if is_access else "embedded held-out rows, not counted"
+    accessed_part = "rows of the dev half" if part == DEV else f"part {part}: {kind}"
+    lines = (f"{accessed_part}; test accesses so far: {held or 'none'}", *(f"note: {note}" for note in notes))
     facts = {"models": [model for test_set in test_sets.values() for model in test_set["models"]]}
     answers = {
         name: [Report(metrics={}, answers=[(example, predictions[example.id]) for example in rows.inputs])]
@@ -109,18 +118,6 @@ def _predict(
     return predictions, loaded.models, []
 
 
-def find_nli_leaks(baselines: DomainBaselines, tested: Mapping[str, Rows]) -> list[str]:
-    """Names the domains whose tested rows the NLI model was trained on, which makes NLI alone no fair baseline."""
-    notes = []
-    for name, rows in tested.items():
-        nli = baselines.find_nli(name)
-        seen = describe_model(nli).seen if nli else None
-        if seen is not None and (number := int(find_leaks(rows.originals, seen).rows.sum())):
-            what = f"the NLI model was trained on {number:,} of {len(rows):,} rows of {name}"
-            notes.append(f"{what}, so NLI alone is not a fair baseline there: benchmark.domains.{name}.nli=OTHER")
-    return notes
-
-
 def is_test_access(part: str, root: str) -> bool:
     """Reports whether scoring a part uses held-out labels; those of the embedded corpus are not counted."""
     return part != DEV and root != EMBEDDED
@@ -134,10 +131,3 @@ def count_test_accesses() -> Counter[str]:
 
 def _accesses_file() -> Path:
     return cache_dir("domains") / "test_accesses.jsonl"
-
-
-def _describe_part(part: str, root: str, accesses: Mapping[str, Mapping[str, int]]) -> str:
-    counts = ", ".join(f"{name} {counts['held']}" for name, counts in accesses.items() if counts["held"])
-    kind = "a test access, counted" if is_test_access(part, root) else "embedded held-out rows, not counted"
-    rows = "rows of the dev half" if part == DEV else f"part {part}: {kind}"
-    return f"{rows}; test accesses so far: {counts or 'none'}"

@@ -10,8 +10,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from construction.estimate.labels import INCLUSION, WAVES, Labels, read_labels
-from construction.estimate.verdict_tables import VerdictTable, read_file, read_shards
+from construction.labels import INCLUSION, WAVES, Labels, read_labels
+from construction.verdict_tables import VerdictTable, read_file, read_shards
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.fields import read_facet

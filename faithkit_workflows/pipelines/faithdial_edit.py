@@ -22,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, ModelReply
-from construction.chain.chain import Chain
-from construction.chain.replies import ReplyRules, cut_turns, is_refusal
-from construction.chain.steps import (
+from construction.ask import Ask, ModelReply, ReplyRules, cut_turns, is_refusal
+from construction.labels import normalize_spaces, read_sheet, write_sheet
+from construction.official_layouts import write_faithdial
+from construction.steps import (
     AT,
     FAILURE,
     KEY,
@@ -41,9 +41,7 @@ from construction.chain.steps import (
     is_failed,
     usable_rows,
 )
-from construction.dialogues.dialogue_turns import DialogueTurns, history_of, last_turn, turn_row, turn_values
-from construction.official_layouts import write_faithdial
-from construction.sheet import normalize_spaces, read_sheet, write_sheet
+from construction.turns import DialogueTurns, history_of, last_turn, turn_row, turn_values
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -51,8 +49,7 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.words import apostrophe_content_words, apostrophe_words, longest_run, unicode_words
-from faithkit_workflows.pipelines.judgements import Detect
-from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
+from faithkit_workflows.pipelines.run_chain import OUTPUT, Detect, build_model, print_counts, run_chain, writers_of
 
 UNCHANGED, COPIES = "unchanged", "copies"
 FAILED = "failed"  # field of a turn without a proposal: why its candidates failed
@@ -101,7 +98,23 @@ def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any]) -> None:
     # As predictions, so that the annotation pipeline can suggest them as edits.
     predictions = ({"id": row[KEY], "text": row["proposal"]} for row in rows() if "proposal" in row)
     write_jsonl(run.predictions / PREDICTIONS, predictions)
-    chain.manifest.result = _summarize(rows(), answers, chain, first)
+    counted: Counter[str] = Counter()
+    for row in chain.rows(first):
+        counted.update([f"replies left out: {row[FAILURE]['why']}"] if is_failed(row) else [])
+    for row in chain.rows(CHECK):
+        if is_failed(row):
+            counted[f"candidates that failed: {row[FAILURE]['why']}"] += row[FAILURE]["step"] != FIND
+        else:
+            counted["candidates"] += 1
+            counted.update(f"candidates with the fault: {fault}" for fault in row["faults"])
+            counted["candidates without fault"] += not row["faults"]
+    for row in rows():
+        counted["replies to edit"] += 1
+        counted["replies without a proposal"] += FAILED in row
+        counted["replies whose proposal has no fault"] += FAILED not in row and not row["faults"]
+    counted.update("turned down" if text is None else "accepted" for text in answers.values())
+    chain.manifest.result = result = {name: number for name, number in sorted(counted.items()) if number}
+    print_counts("proposals of edits", "", result)
     chain.manifest.write()
     log.info("written: %s, %s replies to review", sheet, f"{num_proposals - len(answers):,}")
 
@@ -177,27 +190,6 @@ def _read_edit(row: Row, reply: ModelReply, rules: ReplyRules) -> Row:
     if fault is not None:
         raise RowFailed(fault, reply.text)
     return {**row, "proposal": text}
-
-
-def _summarize(rows: Iterator[Row], answers: Answers, chain: Chain, first: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for row in chain.rows(first):
-        counts.update([f"replies left out: {row[FAILURE]['why']}"] if is_failed(row) else [])
-    for row in chain.rows(CHECK):
-        if is_failed(row):
-            counts[f"candidates that failed: {row[FAILURE]['why']}"] += row[FAILURE]["step"] != FIND
-        else:
-            counts["candidates"] += 1
-            counts.update(f"candidates with the fault: {fault}" for fault in row["faults"])
-            counts["candidates without fault"] += not row["faults"]
-    for row in rows:
-        counts["replies to edit"] += 1
-        counts["replies without a proposal"] += FAILED in row
-        counts["replies whose proposal has no fault"] += FAILED not in row and not row["faults"]
-    counts.update("turned down" if text is None else "accepted" for text in answers.values())
-    result = {name: number for name, number in sorted(counts.items()) if number}
-    print_counts("proposals of edits", "", result)
-    return result
 
 
 def check_candidate(row: Row, prediction: Prediction | None, *, max_copied_words: int) -> Row:

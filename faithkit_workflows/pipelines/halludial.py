@@ -13,19 +13,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, EnginePool, ModelReply, sampling
-from construction.chain.chain import Chain
-from construction.chain.replies import NO_EXPLANATION, ReplyRules, cut_turns, find_induced_fault, read_induced
-from construction.chain.split_leaks import Division
-from construction.chain.steps import AT, KEY, AnyStep, Row, RowFailed, Step, usable_rows
-from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_values
+from construction.ask import (
+    Ask,
+    EnginePool,
+    ModelReply,
+    ReplyRules,
+    cut_turns,
+    read_induced,
+    sampling,
+)
+from construction.chain import Chain
 from construction.official_layouts import INDUCED, SPONTANEOUS, write_halludial
+from construction.steps import AT, KEY, AnyStep, Division, Row, RowFailed, Step, usable_rows
+from construction.turns import DialogueTurns, last_turn, turn_values
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit_workflows.pipelines.judgements import FIELDS, ask_judge, detect_hallucinations
-from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
+from faithkit_workflows.pipelines.run_chain import (
+    FIELDS,
+    ask_judge,
+    build_benchmark,
+    build_model,
+    detect_hallucinations,
+    writers_of,
+)
 from judge.reply import locate_all, quoted_parts
 
 INPUTS, ANNOTATE = "inputs", "annotate"
@@ -34,7 +46,7 @@ INPUTS, ANNOTATE = "inputs", "annotate"
 def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Samples replies, one step for each model, annotates them, and writes both.
 
-    construction/chain/replies.py has the rules for replies.
+    construction/ask.py has the rules for replies.
     """
     block, folder = config["pipeline"], config["prompts"]
     build = EnginePool(build_model, places=1)  # a model that replies and judges is loaded once
@@ -105,10 +117,8 @@ def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def _read_hallucination(row: Row, reply: ModelReply, rules: ReplyRules, made: Row) -> Row:
-    found = read_induced(reply.text)
-    text, explanation = found or (reply.text, "")
-    fault = rules.fault(text, last_turn=last_turn(row)) or (None if found else NO_EXPLANATION)
-    fault = fault or find_induced_fault(text, row["reference"])
+    text, explanation, induced_fault = read_induced(reply.text, row["reference"])
+    fault = rules.fault(text, last_turn=last_turn(row)) or induced_fault
     spans = [] if fault else locate_all(quoted_parts(explanation), text)[0]
     if fault or not spans:
         raise RowFailed(fault or "the quoted part is not in the reply", reply.text)

@@ -15,12 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, ModelReply, sampling
-from construction.chain.chain import Chain
-from construction.chain.replies import CUT, REFUSAL, ReplyRules
-from construction.chain.split_leaks import Division
-from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step, usable_rows
+from construction.ask import CUT, REFUSAL, Ask, ModelReply, ReplyRules, sampling
+from construction.chain import Chain
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
+from construction.steps import KEY, AnyStep, Division, Row, RowFailed, Source, Step, usable_rows
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from faithkit.embedded_name import EMBEDDED
@@ -45,7 +43,7 @@ def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates the responses, one step for each model, and writes them in RAGTruth's layout."""
     block, folder = config["pipeline"], config["prompts"]
     prompts = {task: read_text_prompt("construction", *names, folder=folder) for task, names in PROMPTS.items()}
-    sources = RagSources(block["path"], config["limit"], block["on_bad_row"], block["embedded_rows"])
+    sources = rag_source(block["path"], config["limit"], block["on_bad_row"], block["embedded_rows"])
     rules = {task: ReplyRules(language=block["language"], instruction=prompt.text) for task, prompt in prompts.items()}
 
     def read(row: Row, reply: ModelReply, model: str) -> Row:
@@ -56,7 +54,7 @@ def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
         made = {"model": model, "temperature": block["temperature"], "quality": QUALITY[fault], "response": text}
         return {KEY: row[KEY], "source_id": row[KEY], **made}
 
-    steps: list[AnyStep] = [Source(name="inputs", read=sources.rows, settings=sources.settings())]
+    steps: list[AnyStep] = [sources]
     for model, options in writers_of(config).items():
         work = Ask(
             options=options,
@@ -85,8 +83,10 @@ def responses(chain: Chain) -> Iterator[Row]:
     return usable_rows(chain.join_branches([step.name for step in chain.steps.values() if step.after]))
 
 
-class RagSources:
-    """Reads the sources of a file.
+def rag_source(
+    path: str, limit: int | None = None, on_bad_row: str = "stop", embedded_rows: Mapping[str, int] | None = None
+) -> Source:
+    """Makes the first step, which reads the sources of a file.
 
     Args:
         path: The file, the folder with `source_info.jsonl`, or `embedded`.
@@ -95,34 +95,19 @@ class RagSources:
     Raises:
         UserError: The file does not exist.
     """
+    if path == EMBEDDED:
+        from data_modules.embedded.layouts import written_layout
 
-    def __init__(
-        self,
-        path: str,
-        limit: int | None = None,
-        on_bad_row: str = "stop",
-        embedded_rows: Mapping[str, int] | None = None,
-    ):
-        if path == EMBEDDED:
-            from data_modules.embedded.layouts import written_layout
+        path = str(written_layout("ragtruth", embedded_rows))
+    place = Path(path).expanduser()
+    file = place / SOURCES if place.is_dir() else place
+    if not file.is_file():
+        raise UserError("no file of sources", place=str(file), hint=f"set pipeline.path to a {SOURCES}")
 
-            path = str(written_layout("ragtruth", embedded_rows))
-        place = Path(path).expanduser()
-        self.file = place / SOURCES if place.is_dir() else place
-        if not self.file.is_file():
-            raise UserError("no file of sources", place=str(self.file), hint=f"set pipeline.path to a {SOURCES}")
-        self.limit, self.on_bad_row = limit, on_bad_row
-
-    def settings(self) -> dict[str, Any]:
-        """Collects what the rows depend on."""
-        return {"limit": self.limit, "content": hash_files(self.file.parent, [self.file.name])[self.file.name]}
-
-    def rows(self) -> Iterator[Row]:
-        """Reads the rows."""
-        report = ReadReport(self.on_bad_row)
-        number = 0
-        for row, source_id in rows_with_ids(self.file, "source_id", SOURCE_FIELDS, report):
-            if number == self.limit:
+    def rows() -> Iterator[Row]:
+        report, number = ReadReport(on_bad_row), 0
+        for row, source_id in rows_with_ids(file, "source_id", SOURCE_FIELDS, report):
+            if number == limit:
                 return
             try:
                 task, info = row.choice("task_type", TASKS), row.values["source_info"]
@@ -138,6 +123,9 @@ class RagSources:
                 continue
             number += 1
             yield {KEY: source_id, **made}
+
+    content = hash_files(file.parent, [file.name])[file.name]
+    return Source(name="inputs", read=rows, settings={"limit": limit, "content": content})
 
 
 def prompt_values(row: Row, nulls: str) -> dict[str, str]:

@@ -15,14 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import EnginePool, sampling
-from construction.chain.chain import Chain, sign
-from construction.chain.replies import ReplyRules
-from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
-from construction.dialogues.topics import Topics
-from construction.dialogues.turns import AskTurn, DialogueRules, side_of, turn_name
+from construction.ask import EnginePool, ReplyRules, sampling
+from construction.chain import Chain, sign
+from construction.labels import normalize_spaces, read_sheet, write_sheet
 from construction.official_layouts import DIAHALU_FILE, VERDICT, dialogue_text, write_diahalu
-from construction.sheet import normalize_spaces, read_sheet, write_sheet
+from construction.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
+from construction.topics import Topics
+from construction.turns import AskTurn, DialogueRules, side_of, turn_name
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.errors import UserError, shorten
@@ -31,8 +30,15 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import Prediction
-from faithkit_workflows.pipelines.judgements import Detect, require_verdict
-from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
+from faithkit_workflows.pipelines.run_chain import (
+    OUTPUT,
+    Detect,
+    build_model,
+    print_counts,
+    require_verdict,
+    run_chain,
+    writers_of,
+)
 
 TOPICS = "topics"
 VERDICTS, DIALOGUES, JUDGE = "verdicts", "dialogues", "judge"

@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 from tqdm.auto import tqdm
 
-from construction.estimate.labels import newest_names
+from construction.labels import newest_names
 from data_modules.reading.shards import Shard, check_outputs, find_shards, opened, shown, some_names
 from faithkit import signals
 from faithkit.errors import UserError, shorten

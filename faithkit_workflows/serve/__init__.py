@@ -24,7 +24,7 @@ def main(cfg: Any) -> None:
     from omegaconf import OmegaConf
 
     from faithkit.settings.check import check_settings
-    from faithkit_workflows.settings.serving import ServeSettings
+    from faithkit_workflows.settings.reporting import ServeSettings
 
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     settings: Any = check_settings(config, ServeSettings)
@@ -38,4 +38,4 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """Runs the command line."""
-    run_script(main, "serve", __doc__ or "", GROUPS, "faithkit_workflows.settings.serving:ServeSettings")
+    run_script(main, "serve", __doc__ or "", GROUPS, "faithkit_workflows.settings.reporting:ServeSettings")

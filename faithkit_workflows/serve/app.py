@@ -1,42 +1,214 @@
-"""The application: its own routes, and the form of every refusal.
+"""The application: its own routes, verdicts as server-sent events, and the form of every refusal.
 
-Its page takes a context and an answer and shows the marked answer; it calls no other address than its own.
+Its page takes a context and an answer and shows the marked answer; it calls no other address than its own. A stream has
+an event for each sentence as soon as its text is complete, then one for the whole. A response that is still being
+written comes as JSON lines to /v1/check/stream: first a request as for /v1/check, whose response may be missing, then
+`{"response": "more text"}` for each further piece.
 """
 
 import asyncio
+import json
 import logging
+from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from prometheus_client import generate_latest
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 import faithkit_workflows.serve.compatible as compatible
 import faithkit_workflows.serve.jobs as jobs
-import faithkit_workflows.serve.streaming as streaming
 from faithkit.errors import shorten
 from faithkit.pages.page_parts import fill_page
-from faithkit_workflows.serve.gate import App, Gate, needs_no_key
-from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
+from faithkit.words import sentence_places
+from faithkit_workflows.serve.gate import App, Gate, needs_no_key, streams_body
 from faithkit_workflows.serve.schemas import (
     MEMBER,
+    STATUSES,
     CheckConversation,
     CheckMany,
+    CheckOne,
     ConversationReply,
     ManyReply,
     ModelCard,
     ModelList,
     OneReply,
+    OwnRequest,
+    Problem,
+    Row,
     Text,
     TurnResult,
+    document_refusals,
     limit_rows,
 )
 from faithkit_workflows.serve.service import Service
-from faithkit_workflows.settings.serving import is_loopback
+from faithkit_workflows.settings.reporting import is_loopback
+
+MEDIA_TYPE = "text/event-stream"
+EVENT = {
+    "type": "object",
+    "properties": {"event": {"enum": ["sentence", "verdict", "error"]}, "data": {"type": "string"}},
+    "required": ["event", "data"],
+}
+EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": EVENT}}}}
+LINES = "application/x-ndjson"
+DOCUMENT = {
+    "requestBody": {
+        "required": True,
+        "content": {LINES: {"schema": {"type": "string", "description": "One JSON object a line."}}},
+    }
+}
+
+
+class FirstLine(CheckOne):
+    """The request whose response follows."""
+
+    response: str = ""
+    stream: bool = True
+
+
+class NextLine(OwnRequest):
+    """A further piece of the response."""
+
+    response: str = Field(min_length=1)
+
+
+async def one_piece(text: str) -> AsyncIterator[str]:
+    """Yields a text that is complete."""
+    yield text
+
+
+async def open_stream(
+    service: Service, row: Row, pieces: AsyncIterator[str], model: str | None, state: Mapping[str, Any]
+) -> StreamingResponse:
+    """Opens the stream; what is wrong before its first event has a status of its own."""
+    events = judge_sentences(service, row, pieces, model, state)
+    service.find(model)
+    first = await anext(events)
+
+    async def all_events() -> AsyncIterator[str]:
+        yield first
+        try:
+            async for event in events:
+                yield event
+        except Problem as problem:  # the status is sent already
+            yield write_event("error", problem.body(state["request_id"]))
+
+    return StreamingResponse(all_events(), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store"})
+
+
+async def judge_sentences(
+    service: Service, row: Row, pieces: AsyncIterator[str], model: str | None, state: Mapping[str, Any]
+) -> AsyncIterator[str]:
+    """Yields an event for each sentence, which is judged alone, then the verdict on the whole response."""
+    text, done, read = "", 0, 0
+    async for piece in pieces:
+        text += piece
+        # A sentence that goes on is divided again when it has grown by a sixteenth: work that is linear in the text.
+        if len(text) - read > (read - done) // 16:
+            read, places = len(text), sentence_places(text[done:])
+            for begin, end in places[:-1]:  # the last one may go on
+                yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
+            done += places[-1][0] if places else 0
+        if len(text) > service.settings.max_response_characters:
+            raise Problem("row_too_large", "the response is too long", "send a shorter one", field="response")
+    if not text.strip():
+        raise Problem("invalid_request", "the response is empty", "send its text", field="response")
+    for begin, end in sentence_places(text[done:]):
+        yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
+    name, (verdict,) = await service.check([row.model_copy(update={"response": text})], model, state, field="")
+    whole = OneReply(**dict(verdict), model=name, request_id=state["request_id"])
+    yield write_event("verdict", whole.model_dump())
+
+
+async def _judge_sentence(
+    service: Service, row: Row, text: str, begin: int, end: int, model: str | None, state: Mapping[str, Any]
+) -> str:
+    sentence = row.model_copy(update={"response": text[begin:end]})
+    _, (verdict,) = await service.check([sentence], model, state, field="")
+    found = verdict.model_dump()
+    for span in found["spans"]:  # offsets of the whole response
+        span["start"] += begin
+        span["end"] += begin
+    return write_event("sentence", {"start": begin, "end": end, "text": text[begin:end], **found})
+
+
+def write_event(name: str, value: Any) -> str:
+    """Writes a server-sent event."""
+    return f"event: {name}\ndata: {json.dumps(value)}\n\n"
+
+
+async def read_lines(request: Request, service: Service) -> AsyncIterator[bytes]:
+    """Yields the lines of a body as they arrive, within its limits.
+
+    Raises:
+        Problem: It is too large, or the next part does not come.
+    """
+    left, size, settings = b"", 0, service.settings
+    parts = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                part = await anext(parts, None)
+        except TimeoutError:
+            raise Problem(
+                "body_timeout", "no further line came", f"send one each {settings.body_seconds:g} s"
+            ) from None
+        if part is None:
+            break
+        size += len(part)
+        if size > settings.max_body_bytes:
+            raise Problem("body_too_large", "the body is too large", f"at most {settings.max_body_bytes} bytes")
+        *lines, left = (left + part).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+    if left.strip():
+        yield left
+
+
+def _add_stream_route(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
+    """Adds the route for a response that is still being written."""
+
+    @app.post(
+        "/v1/check/stream",
+        summary="Check a response while it is written",
+        responses=refusals | EVENTS,
+        response_class=StreamingResponse,
+        openapi_extra=DOCUMENT,
+    )
+    @streams_body
+    async def check_stream(request: Request) -> StreamingResponse:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != LINES:
+            raise Problem("wrong_content_type", "this route reads JSON lines", f"send Content-Type: {LINES}")
+        lines = read_lines(request, service)
+        first = _read_line(FirstLine, await anext(lines, b""), 1)
+
+        async def pieces() -> AsyncIterator[str]:
+            if first.response:
+                yield first.response
+            number = 1
+            async for line in lines:
+                number += 1
+                yield _read_line(NextLine, line, number).response
+
+        return await open_stream(service, first, pieces(), first.model, request.scope["state"])
+
+
+def _read_line(kind: Any, line: bytes, number: int) -> Any:
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, (f"line {number}", *first["loc"])))
+        code = "invalid_json" if first["type"] == "json_invalid" else "invalid_request"
+        raise Problem(code, str(first["msg"])[:200], "each line is a JSON object", field=field) from error
+
 
 EXAMPLES = (
     {
@@ -81,7 +253,7 @@ def create_app(service: Service) -> App:
     app = FastAPI(title="faithkit", version="1", description=DESCRIPTION, **unused)
     _handle_errors(app)
     _add_routes(app, service)
-    streaming.add_routes(app, service, document_refusals(*CHECK_CODES))
+    _add_stream_route(app, service, document_refusals(*CHECK_CODES))
     compatible.add_routes(app, service, document_refusals(*CHECK_CODES))
     jobs.add_routes(app, service)
     settings, make = service.settings, app.openapi
@@ -181,7 +353,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         "/v1/check",
         summary="Check one response, several, or the turns of a conversation",
         response_model=OneReply | ManyReply | ConversationReply,
-        responses=document_refusals(*CHECK_CODES) | streaming.EVENTS,
+        responses=document_refusals(*CHECK_CODES) | EVENTS,
     )
     async def check(request: Request, body: Annotated[limit_rows(service.settings.max_rows), Body()]) -> Any:  # type: ignore[valid-type]
         state = request.scope["state"]
@@ -199,21 +371,18 @@ def _add_routes(app: FastAPI, service: Service) -> None:
             ]
             return ConversationReply(verdicts=found, notes=notes, model=name, request_id=state["request_id"])
         if body.stream:
-            pieces = streaming.one_piece(body.response)
-            return await streaming.open_stream(service, body, pieces, body.model, state)
+            pieces = one_piece(body.response)
+            return await open_stream(service, body, pieces, body.model, state)
         name, (verdict,) = await service.check([body], body.model, state, field="")
         return OneReply(**dict(verdict), model=name, request_id=state["request_id"])
 
 
 def _handle_errors(app: FastAPI) -> None:
-    def reply(request: Request, problem: Problem) -> JSONResponse:
+    @app.exception_handler(Problem)
+    async def refuse(request: Request, problem: Problem) -> JSONResponse:
         state = request.scope.get("state", {})
         state.get("facts", {})["code"] = problem.code
         return JSONResponse(problem.body(state.get("request_id")), problem.status, problem.headers)
-
-    @app.exception_handler(Problem)
-    async def refuse(request: Request, problem: Problem) -> JSONResponse:
-        return reply(request, problem)
 
     @app.exception_handler(RequestValidationError)
     async def refuse_values(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -233,7 +402,7 @@ def _handle_errors(app: FastAPI) -> None:
             help_ = f"send at most {most} rows; tables go to POST /v1/jobs"
         elif first["type"] in ("string_too_short", "string_pattern_mismatch"):
             message = "the text is empty"
-        return reply(request, Problem(code, message, help_, field=field))
+        return await refuse(request, Problem(code, message, help_, field=field))
 
     @app.exception_handler(HTTPException)
     async def refuse_route(request: Request, error: HTTPException) -> JSONResponse:
@@ -243,11 +412,13 @@ def _handle_errors(app: FastAPI) -> None:
             problem = Problem("not_found", "there is no such route", "see /openapi.json")
         else:
             problem = Problem("invalid_json", "the body cannot be read", "send JSON in UTF-8, not deeply nested")
-        answer = reply(request, problem)
+        answer = await refuse(request, problem)
         answer.headers.update(error.headers or {})
         return answer
 
     @app.exception_handler(Exception)
     async def refuse_fault(request: Request, error: Exception) -> JSONResponse:
         log.error("request %s failed", request.scope["state"].get("request_id"), exc_info=error)
-        return reply(request, Problem("internal_error", "the service has failed", "report it with the request id"))
+        return await refuse(
+            request, Problem("internal_error", "the service has failed", "report it with the request id")
+        )

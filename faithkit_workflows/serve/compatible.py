@@ -15,7 +15,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import AliasChoices, BaseModel, Discriminator, Field, Tag
 
 from faithkit.records import HALLUCINATED, LABELS
-from faithkit_workflows.serve.problems import Problem
 from faithkit_workflows.serve.schemas import (
     MANY,
     ONE,
@@ -24,6 +23,7 @@ from faithkit_workflows.serve.schemas import (
     JsonRequest,
     Passage,
     Probability,
+    Problem,
     Row,
     String,
     Text,

@@ -29,10 +29,9 @@ from faithkit.errors import shorten
 from faithkit.files.atomic import write_json
 from faithkit.files.run_lock import run_lock
 from faithkit_workflows.serve.gate import streams_body
-from faithkit_workflows.serve.problems import Problem, document_refusals
-from faithkit_workflows.serve.schemas import JsonRequest, Text
+from faithkit_workflows.serve.schemas import JsonRequest, Problem, Text, document_refusals
 from faithkit_workflows.serve.service import Service
-from faithkit_workflows.sweep.launching import quote_override
+from faithkit_workflows.sweep import quote_override
 
 log = logging.getLogger("faithkit")
 SUFFIXES = {

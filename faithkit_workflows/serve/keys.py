@@ -18,7 +18,7 @@ from pathlib import Path
 
 from faithkit.cli import run_command
 from faithkit.errors import UserError
-from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.schemas import Problem
 
 PREFIX, NUM_BYTES = "fk_", 32
 LINE = re.compile(r"(\S+)\s+([0-9a-f]{64})")

@@ -14,8 +14,7 @@ from faithkit.evidence import add_evidence
 from faithkit.languages import IGNORE, STOP, WARN, find_other_language, languages_of
 from faithkit.records import Example, join_passages, number_passages
 from faithkit_workflows.detectors.actions import add_actions
-from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Row, SpanEvidence
+from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Problem, Row, SpanEvidence
 
 log = logging.getLogger("faithkit")
 WARM_UP = Row(knowledge="The warranty lasts 24 months.", response="It lasts 36 months.", question="How long?")

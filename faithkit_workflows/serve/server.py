@@ -20,11 +20,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from faithkit.errors import UserError
 from faithkit.signals import EXIT_CODE
 from faithkit_workflows.serve.app import create_app
-from faithkit_workflows.serve.gate import SAFE
-from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.gate import SAFE, access_log
+from faithkit_workflows.serve.schemas import Problem
 from faithkit_workflows.serve.service import Service
-from faithkit_workflows.serve.telemetry import access_log
-from faithkit_workflows.settings.serving import ServeSettings, is_loopback
+from faithkit_workflows.settings.reporting import ServeSettings, is_loopback
 
 log = logging.getLogger("faithkit")
 HEADER_SECONDS, KEEP_ALIVE_SECONDS = 10, 30

@@ -1,20 +1,202 @@
-"""The served models with their queues: what every route calls."""
+"""The served models with their queues: threads judge the rows of concurrent requests, ordered by length.
+
+A row is due when it has waited for a multiple of the time that judging it takes, so that short rows pass long ones; no
+row that comes more than `MAX_PASSED_SECONDS` after another passes it. A thread takes the row that is due first, and
+with it the rows nearest in length up to `batch_characters`, fewer where they would take more than a second. Rows longer
+than a quarter of `batch_characters` are judged among themselves, and at least one thread is kept free of them: a long
+context does not block short ones. A thread waits for further rows only while other requests are being received, and at
+most `wait_seconds`.
+"""
 
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from faithkit.detector import BUILT_IN, JUDGE
-from faithkit_workflows.serve.batcher import Batcher
+from faithkit_workflows.serve.gate import Telemetry
 from faithkit_workflows.serve.keys import RateLimiter, read_keys
-from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckResult, Row
+from faithkit_workflows.serve.schemas import CheckResult, Problem, Row
 from faithkit_workflows.serve.served_model import Asked, ServedModel
-from faithkit_workflows.serve.telemetry import Telemetry
-from faithkit_workflows.settings.serving import ServeSettings
+from faithkit_workflows.settings.reporting import ServeSettings
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
+RATE_MEMORY = 0.7  # of the moving average
+MAX_RETRY_SECONDS = 60.0
+PASSED_TIMES = 20.0  # the time that judging a row takes: in this time shorter rows that came later may pass it,
+MAX_PASSED_SECONDS = 10.0  # and never for longer
+MAX_BATCH_SECONDS = 1.0  # for which rows are judged together: the next short row waits for the end of a batch
+LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
+
+
+@dataclass(eq=False, slots=True)
+class Waiting(Generic[Item, Result]):
+    """A row that waits for its verdict."""
+
+    item: Item
+    size: int
+    future: "asyncio.Future[Result]"
+    loop: asyncio.AbstractEventLoop
+    due: float
+    since: float
+    is_dropped: bool = False
+
+
+class Batcher(Generic[Item, Result]):
+    """Judges rows in threads.
+
+    Args:
+        judge: Takes the items of a batch; returns for each a result, or the exception that it is refused by.
+        on_batch: Is called with the number of rows, the seconds in which they were judged, and the longest wait.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Sequence[Item]], Sequence[Result | Exception]],
+        *,
+        workers: int,
+        batch_characters: int,
+        wait_seconds: float,
+        max_rows: int,
+        on_batch: Callable[[int, float, float], None] = lambda rows, seconds, waited: None,
+    ):
+        self._judge, self._on_batch = judge, on_batch
+        self._batch_characters, self._wait_seconds, self._max_rows = batch_characters, wait_seconds, max_rows
+        self._waiting: list[Waiting[Item, Result]] = []
+        self._condition = threading.Condition()
+        self._is_closed, self._num_long, self._max_long = False, 0, max(1, workers - 1)  # threads with long rows
+        self._rate, self._workers = FIRST_RATE, workers
+        self._judged = 0  # characters that threads work on
+        self.num_receiving = 0  # requests whose rows are not here yet
+        self._threads = [threading.Thread(target=self._work, name=f"judge-{n}", daemon=True) for n in range(workers)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def num_waiting(self) -> int:
+        """The rows that no thread has taken yet."""
+        return len(self._waiting)
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether a thread has rows."""
+        return self._judged > 0
+
+    def retry_seconds(self) -> float:
+        """Estimates when the queue is empty."""
+        with self._condition:
+            characters = sum(one.size for one in self._waiting) + self._judged
+        return min(MAX_RETRY_SECONDS, characters / (self._rate * self._workers))
+
+    async def submit(self, items: Sequence[Item], sizes: Sequence[int]) -> list[Result]:
+        """Judges items; a cancelled call drops those that still wait.
+
+        Raises:
+            Problem: The queue is full, or an item is refused.
+        """
+        loop = asyncio.get_running_loop()
+        with self._condition:
+            now, seconds = time.perf_counter(), PASSED_TIMES / self._rate  # of one character
+            entries = [
+                Waiting(item, size, loop.create_future(), loop, now + min(MAX_PASSED_SECONDS, seconds * size), now)
+                for item, size in zip(items, sizes, strict=True)
+            ]
+            is_full = len(self._waiting) + len(entries) > self._max_rows
+            if not is_full:
+                self._waiting += entries
+                self._condition.notify(len(entries))
+        if is_full:
+            raise Problem(
+                "queue_full",
+                "too many rows wait",
+                "try again after the seconds in Retry-After",
+                retry_seconds=self.retry_seconds(),
+            )
+        try:
+            return list(await asyncio.gather(*(entry.future for entry in entries)))
+        finally:
+            with self._condition:
+                for entry in entries:
+                    entry.is_dropped = True
+                self._waiting = [entry for entry in self._waiting if not entry.is_dropped]
+
+    def close(self) -> None:
+        """Ends the threads; rows that wait are judged first."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while batch := self._take():
+            is_long = self._is_long(batch[0])
+            began = time.perf_counter()
+            try:
+                results: Sequence[Result | Exception] = self._judge([one.item for one in batch])
+            except Exception as error:  # only the rows of this batch fail
+                results = [error] * len(batch)
+            seconds, size = time.perf_counter() - began, sum(one.size for one in batch)
+            with self._condition:
+                self._judged -= size
+                self._num_long -= is_long
+                self._rate = RATE_MEMORY * self._rate + (1 - RATE_MEMORY) * size / max(seconds, 1e-6)
+                self._condition.notify()
+            for one, result in zip(batch, results, strict=True):
+                one.loop.call_soon_threadsafe(_settle, one.future, result)
+            self._on_batch(len(batch), seconds, began - min(one.since for one in batch))
+
+    def _take(self) -> list[Waiting[Item, Result]]:
+        """Takes the next batch; empty at the end."""
+        with self._condition:
+            while True:
+                may_be_long = self._num_long < self._max_long
+                ready = [one for one in self._waiting if may_be_long or not self._is_long(one)]
+                if not ready:
+                    if self._is_closed and not self._waiting:
+                        return []
+                    self._condition.wait()
+                    continue
+                first = min(ready, key=lambda one: one.due)
+                is_long = self._is_long(first)
+                left = min(self._batch_characters, int(self._rate * MAX_BATCH_SECONDS)) - first.size
+                # No further rows arrive while no request is being received.
+                may_fill = self.num_receiving and not self._is_closed and not is_long
+                if may_fill and sum(one.size for one in self._waiting) < self._batch_characters:
+                    seconds = ready[0].since + self._wait_seconds - time.perf_counter()  # of the first that came
+                    if seconds > 0:
+                        self._condition.wait(seconds)
+                        continue
+                batch = [first]
+                others = [one for one in ready if one is not first and self._is_long(one) == is_long]
+                for one in sorted(others, key=lambda other: abs(other.size - first.size)):  # the nearest in length
+                    if one.size <= left:
+                        batch.append(one)
+                        left -= one.size
+                taken = set(map(id, batch))
+                self._waiting = [one for one in self._waiting if id(one) not in taken]
+                self._judged += sum(one.size for one in batch)
+                self._num_long += is_long
+                return batch
+
+    def _is_long(self, row: Waiting[Item, Result]) -> bool:
+        return row.size > LONG_SHARE * self._batch_characters
+
+
+def _settle(future: "asyncio.Future[Result]", result: Result | Exception) -> None:
+    if future.done():  # its request was cancelled
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
 
 MIN_WORKERS = 2
 LOADING_SECONDS = 5.0

@@ -18,8 +18,8 @@ from faithkit_workflows.settings import blocks, engines, preflight
 # The tasks of benchmarks; one without a task is that of a detector, which judges responses one by one.
 TASKS = ("responses", "transfer", "domains", "comparative", "meta_judging", "rates")
 Task = Annotated[str, types.OneOf(TASKS)]
-APART, JOINED = DOMAIN_HISTORIES = ("apart", "joined")
-DEV, HELD, ALL = DOMAIN_PARTS = ("dev", "held", "all")
+APART, JOINED = "apart", "joined"
+DEV, HELD, ALL = "dev", "held", "all"
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 TargetName = Annotated[types.Text | None, Field(alias="_target_")]
 
@@ -171,7 +171,7 @@ class DomainOptions:
     texts: list[types.Text]
     corpora: list[types.Text]
     authors: list[types.Text]
-    history: Annotated[str, types.OneOf(DOMAIN_HISTORIES)] = APART
+    history: Annotated[str, types.OneOf((APART, JOINED))] = APART
     max_length_gap: Annotated[types.NonNegativeInt | None, types.OrNull("for all pairs")] = None
     extra: types.Switch = False
     max_rows: blocks.NumRows = None
@@ -185,7 +185,7 @@ class Domains(types.Block):
     name: types.Text
     task: Task
     path: types.PathText
-    part: Annotated[str, types.OneOf(DOMAIN_PARTS)]
+    part: Annotated[str, types.OneOf((DEV, HELD, ALL))]
     only: Annotated[types.Texts | None, types.OrNull("for all")]
     encoder: blocks.Weights
     nli: blocks.Weights
@@ -287,9 +287,7 @@ BLOCKS: Mapping[str, Any] = dict(
 )
 
 
-def _choose_benchmark(block: Any) -> Any:
+def choose_benchmark(block: Any) -> Any:
+    """Chooses the class that checks a block `benchmark`."""
     task = block.get("task") if isinstance(block, dict) else None
     return Detection if task is None else BLOCKS.get(str(task), Responses)  # which refuses an unknown one
-
-
-AnyBenchmark = Annotated[Any, types.Variants(_choose_benchmark)]

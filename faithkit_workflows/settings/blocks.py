@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from data_modules.data_options import NEGATIVE_KINDS, NUM_BUFFER_ROWS, NUM_READERS, ROWS, SPLIT_BY
 from data_modules.reading.dataset import SPLITS
@@ -16,17 +16,6 @@ from faithkit_workflows.settings import preflight
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
-# Lightning's, without those that need further packages.
-TRAINING_PRECISIONS = (
-    *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
-    *("bf16", "16", "32", "64", 16, 32, 64),
-)
-
-
-def _without_repetition(values: list[Any]) -> list[Any]:
-    if len(set(values)) < len(values):
-        raise ValueError("a value is repeated")
-    return values
 
 
 def checkpoint_of(*kinds: str) -> types.Preflight:
@@ -41,7 +30,6 @@ def checkpoint_of(*kinds: str) -> types.Preflight:
 
 
 DetectorPath = Annotated[types.PathText | None, checkpoint_of(*DETECTORS)]
-RequiredDetector = Annotated[types.PathText, checkpoint_of(*DETECTORS)]
 RequiredGenerator = Annotated[types.PathText, checkpoint_of("generator")]
 InputFile = Annotated[types.PathText | None, types.Preflight(preflight.check_file)]
 OutputFile = Annotated[types.PathText | None, types.Preflight(preflight.check_output_file)]
@@ -74,10 +62,6 @@ EmbeddedRows = Annotated[
 ClassLabels = Annotated[
     Annotated[dict[int | str, Annotated[str, types.OneOf(LABELS)]], Field(min_length=2)] | None,
     types.Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of faithkit"),
-]
-Seeds = Annotated[
-    Annotated[list[types.Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
-    types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
 ]
 
 
@@ -116,7 +100,16 @@ class Trainer(types.Block):
     ]
     strategy: Annotated[str, types.OneOf(STRATEGIES)]
     num_nodes: types.Count
-    precision: Annotated[Any, types.OneOf(TRAINING_PRECISIONS)]
+    # Lightning's, without those that need further packages.
+    precision: Annotated[
+        Any,
+        types.OneOf(
+            (
+                *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
+                *("bf16", "16", "32", "64", 16, 32, 64),
+            )
+        ),
+    ]
     num_threads: Annotated[types.Count | None, types.OrNull("to leave it to torch")]
     timeout_seconds: types.Seconds = TIMEOUT_SECONDS
 

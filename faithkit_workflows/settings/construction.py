@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from construction.chain.replies import INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.choices import ORIGINAL, SAMPLING_RULES, UNANSWERABLE
@@ -77,7 +76,7 @@ class Spontaneous(DatasetPipeline, Written):
 class Induced(DatasetPipeline, Written):
     """`pipeline=induced`."""
 
-    kinds: Annotated[list[str], types.SomeOf(INDUCED_KINDS)]
+    kinds: Annotated[list[str], types.SomeOf(("factual", "faithfulness"))]
 
 
 class Rag(Written):
@@ -148,7 +147,7 @@ class SelfDialogue(Pipeline):
         return [self.topics] if isinstance(self.topics, str) else self.topics
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        from construction.dialogues.topics import topic_files
+        from construction.topics import topic_files
 
         try:
             if EMBEDDED not in self.paths:
@@ -296,22 +295,20 @@ PIPELINES: Mapping[str, type[Pipeline]] = {
     "self_dialogue": SelfDialogue,
     "faithdial_edit": FaithdialEdit,
 }
-AnyPipeline = Annotated[
-    Any, types.Variants(lambda block: PIPELINES.get(str(block.get("name"))) if isinstance(block, dict) else None)
-]
-Models = Annotated[
-    types.Texts | Annotated[dict[types.Text, EngineOptions], Field(min_length=1)] | None,
-    types.Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
-]
 
 
 class ConstructSettings(blocks.ExtensibleScript):
     """construct.py."""
 
     scale: dict[str, Any]
-    pipeline: AnyPipeline
+    pipeline: Annotated[
+        Any, types.Variants(lambda block: PIPELINES.get(str(block.get("name"))) if isinstance(block, dict) else None)
+    ]
     engine: engines.Engine
-    models: Models
+    models: Annotated[
+        types.Texts | Annotated[dict[types.Text, EngineOptions], Field(min_length=1)] | None,
+        types.Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
+    ]
     prompts: types.PathText | None
     labels: blocks.ClassLabels = None
     limit: blocks.NumRows

@@ -40,7 +40,6 @@ SERVER_KEYS = tuple(
 )
 SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
 FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
-MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
 
 
 class GeneratorEngine(types.Block):

@@ -1,7 +1,7 @@
 """The keys of evaluate.py."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import (
-    AnyBenchmark,
     Comparative,
     Detection,
     Domains,
@@ -24,9 +23,9 @@ from faithkit_workflows.settings.benchmark_blocks import (
     Rates,
     Responses,
     Transfer,
+    choose_benchmark,
 )
-from faithkit_workflows.settings.engines import MODEL_HINT
-from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
+from judge.options import ExaminerOptions, SelfCheckOptions
 
 GENERATOR_KEYS = ("max_length", "decoding")
 
@@ -63,76 +62,13 @@ NOTHING = "nothing to evaluate: neither checkpoint nor predictions is given"
 NOTHING_HINT = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
 ENGINE_HINT = "engine=transformers engine.model=NAME"
 FIT_HINT = "benchmark.fit_on=[{{dataset: NAME, path: PATH, split: validation}}]"
-JUDGE_CONFLICTS = (
-    types.requires("engine", "engine.model=NAME", MODEL_HINT),
-    types.excludes("engine", "predictions"),
-    types.Conflict(
-        lambda s: s.checkpoint and not s.cascade.is_on,
-        "engine={s.engine.name} and checkpoint exclude each other",
-        "leave one out, or make them a cascade: cascade.budget=0.2",
-    ),
-)
-PROTOCOL_CONFLICTS = (
-    types.Conflict(
-        lambda s: (
-            not s.engine.name
-            and not (isinstance(s.benchmark, Comparative) and s.predictions)
-            and not (isinstance(s.benchmark, MetaJudging) and s.benchmark.labels)
-            and not (isinstance(s.benchmark, Rates) and s.checkpoint)
-        ),
-        "nothing judges: no language model is named",
-        "engine=NAME engine.model=NAME; with systems also checkpoint=PATH",
-    ),
-)
-DETECTOR_CONFLICTS = (
-    types.Conflict(
-        lambda s: (
-            not (s.checkpoint or s.predictions or s.engine.name or s.cascade.is_on)
-            and not (s.selfcheck.measure or s.examiner.turns)
-        ),
-        NOTHING,
-        NOTHING_HINT,
-    ),
-    types.excludes("selfcheck.measure", "examiner.turns"),
-    types.excludes("selfcheck.measure", "checkpoint"),
-    types.excludes("examiner.turns", "checkpoint"),
-    types.requires("examiner.turns", "engine", ENGINE_HINT),
-    types.Conflict(
-        lambda s: s.selfcheck.measure and not s.engine.name and s.selfcheck.asks_model,
-        "selfcheck.measure={s.selfcheck.measure} asks a language model, and none is named",
-        f"{ENGINE_HINT}, or selfcheck.samples=others",
-    ),
-    types.requires("selfcheck.measure=bert_score", "selfcheck.encoder=minilm"),
-    types.requires(
-        "selfcheck.measure=nli",
-        "selfcheck.nli",
-        "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name",
-    ),
-)
-CASCADE_CONFLICTS = (
-    types.Conflict(
-        lambda s: not s.cascade.band and not _has_fit_rows(s),
-        "a cascade's band is chosen on rows that are not tested, and none are named",
-        FIT_HINT,
-    ),
-    types.Conflict(
-        lambda s: s.cascade.band and s.cascade.max_budget is not None and not _has_fit_rows(s),
-        "cascade.max_budget needs rows to choose bands on",
-        FIT_HINT,
-    ),
-    types.Conflict(
-        lambda s: not s.engine.name or not s.checkpoint,
-        "a cascade needs a checkpoint and a language model",
-        "checkpoint=CRITIC engine=transformers engine.model=JUDGE",
-    ),
-)
 
 
 class EvaluateSettings(blocks.ExtensibleScript):
     """evaluate.py."""
 
     scale: dict[str, Any]
-    benchmark: AnyBenchmark
+    benchmark: Annotated[Any, types.Variants(choose_benchmark)]
     decoding: Decoding
     logger: blocks.Loggers = Field(default_factory=blocks.LoggerBlocks)
     trainer: blocks.Trainer | None = None
@@ -176,10 +112,77 @@ class EvaluateSettings(blocks.ExtensibleScript):
             "SelfCheckGPT, LMvLM and examples drawn from training rows need one dataset, and domains have several",
             "evaluate each dataset by itself, or give judge.examples=FILE",
         ),
-        *types.where(lambda s: isinstance(s.benchmark, Protocol), *PROTOCOL_CONFLICTS),
-        *types.where(_detects, *DETECTOR_CONFLICTS),
-        *types.where(_asks, *JUDGE_CONFLICTS),
-        *types.where(lambda s: _detects(s) and s.cascade.is_on, *CASCADE_CONFLICTS),
+        *types.where(
+            lambda s: isinstance(s.benchmark, Protocol),
+            types.Conflict(
+                lambda s: (
+                    not s.engine.name
+                    and not (isinstance(s.benchmark, Comparative) and s.predictions)
+                    and not (isinstance(s.benchmark, MetaJudging) and s.benchmark.labels)
+                    and not (isinstance(s.benchmark, Rates) and s.checkpoint)
+                ),
+                "nothing judges: no language model is named",
+                "engine=NAME engine.model=NAME; with systems also checkpoint=PATH",
+            ),
+        ),
+        *types.where(
+            _detects,
+            types.Conflict(
+                lambda s: (
+                    not (s.checkpoint or s.predictions or s.engine.name or s.cascade.is_on)
+                    and not (s.selfcheck.measure or s.examiner.turns)
+                ),
+                NOTHING,
+                NOTHING_HINT,
+            ),
+            types.excludes("selfcheck.measure", "examiner.turns"),
+            types.excludes("selfcheck.measure", "checkpoint"),
+            types.excludes("examiner.turns", "checkpoint"),
+            types.requires("examiner.turns", "engine", ENGINE_HINT),
+            types.Conflict(
+                lambda s: s.selfcheck.measure and not s.engine.name and s.selfcheck.asks_model,
+                "selfcheck.measure={s.selfcheck.measure} asks a language model, and none is named",
+                f"{ENGINE_HINT}, or selfcheck.samples=others",
+            ),
+            types.requires("selfcheck.measure=bert_score", "selfcheck.encoder=minilm"),
+            types.requires(
+                "selfcheck.measure=nli",
+                "selfcheck.nli",
+                "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name",
+            ),
+        ),
+        *types.where(
+            _asks,
+            types.requires(
+                "engine",
+                "engine.model=NAME",
+                "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there",
+            ),
+            types.excludes("engine", "predictions"),
+            types.Conflict(
+                lambda s: s.checkpoint and not s.cascade.is_on,
+                "engine={s.engine.name} and checkpoint exclude each other",
+                "leave one out, or make them a cascade: cascade.budget=0.2",
+            ),
+        ),
+        *types.where(
+            lambda s: _detects(s) and s.cascade.is_on,
+            types.Conflict(
+                lambda s: not s.cascade.band and not _has_fit_rows(s),
+                "a cascade's band is chosen on rows that are not tested, and none are named",
+                FIT_HINT,
+            ),
+            types.Conflict(
+                lambda s: s.cascade.band and s.cascade.max_budget is not None and not _has_fit_rows(s),
+                "cascade.max_budget needs rows to choose bands on",
+                FIT_HINT,
+            ),
+            types.Conflict(
+                lambda s: not s.engine.name or not s.checkpoint,
+                "a cascade needs a checkpoint and a language model",
+                "checkpoint=CRITIC engine=transformers engine.model=JUDGE",
+            ),
+        ),
         types.Conflict(
             lambda s: (
                 isinstance(s.benchmark, Responses) and not (s.checkpoint or s.predictions or s.benchmark.datasets)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from data_modules.reading.conversations import EVIDENCE
 from data_modules.reading.files import HUB
+from faithkit.detector import DETECTORS
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
@@ -18,13 +19,6 @@ from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 
-# Keys of the block `data` that are about training.
-TRAINING_KEYS = (
-    *("validation_fraction", "test_fraction", "fold", "num_folds", "exclude", "negatives", "batch_size"),
-    *("max_tokens", "eval_max_tokens", "num_workers", "streaming"),
-    *("num_readers", "num_buffer_rows", "first"),
-)
-RUN_KEYS = ("data.split", "data.num_rows", "data.on_bad_row", "data.labels", "save_texts", "num_examples", "verbose")
 # Shards have a folder of results in the place of a run's.
 SHARDS = (
     types.requires("engine=ray", "out=FOLDER", "out=FOLDER, which all nodes see"),
@@ -105,10 +99,28 @@ class GenerateSettings(blocks.ExtensibleScript):
         ),
     )
     ineffective = (
-        Ineffective([f"data.{key}" for key in TRAINING_KEYS], "in generate: nothing is trained"),
+        Ineffective(
+            [
+                f"data.{key}"
+                for key in (
+                    *(
+                        "validation_fraction",
+                        "test_fraction",
+                        "fold",
+                        "num_folds",
+                        "exclude",
+                        "negatives",
+                        "batch_size",
+                    ),
+                    *("max_tokens", "eval_max_tokens", "num_workers", "streaming"),
+                    *("num_readers", "num_buffer_rows", "first"),
+                )
+            ],
+            "in generate: nothing is trained",
+        ),
         types.no_effect("entailment", without="resample"),
         Ineffective(
-            RUN_KEYS,
+            ("data.split", "data.num_rows", "data.on_bad_row", "data.labels", "save_texts", "num_examples", "verbose"),
             "with engine=ray, which puts bad rows aside and keeps no run's folder",
             lambda s: s.engine.name == engines.RAY,
         ),
@@ -162,7 +174,7 @@ class ScoreSettings(blocks.RunScript):
     """faithkit score."""
 
     path: types.PathText
-    checkpoint: blocks.RequiredDetector
+    checkpoint: Annotated[types.PathText, blocks.checkpoint_of(*DETECTORS)]
     columns: Columns
     encoding: types.Text | None = None
     evidence: Annotated[types.Texts, types.SomeOf(EVIDENCE)]

@@ -130,18 +130,15 @@ class Sweep(types.Block):
     num_parallel: Annotated[int, types.Range(ge=1, le=10_000)]
 
 
-SWEEP_HINT = (
-    "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/guides/sweeps.md has a search"
-)
-
-
-def _choose_sweep(block: Any) -> type[types.Block] | None:
-    return Sweep if isinstance(block, dict) else None
-
-
 def _is_embedded(settings: Any) -> bool:
     parts = settings.data.parts.values() if isinstance(settings.data.parts, dict) else settings.data.parts
     return any(part.path == EMBEDDED or (part.model_extra or {}).get("audit_path") == EMBEDDED for part in parts)
+
+
+def _without_repetition(values: list[Any]) -> list[Any]:
+    if len(set(values)) < len(values):
+        raise ValueError("a value is repeated")
+    return values
 
 
 class TrainSettings(blocks.ExtensibleScript):
@@ -156,11 +153,22 @@ class TrainSettings(blocks.ExtensibleScript):
     objective: Annotated[Any, types.Variants(_choose_objective)] | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
-    seeds: blocks.Seeds = None
+    seeds: Annotated[
+        Annotated[list[types.Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
+        types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
+    ] = None
     checkpoints: Annotated[str, types.OneOf(types.KEPT_CHECKPOINTS)] = "all"
     verbose: types.Switch = False
     optimizer: OptimizerOptions
-    sweep: Annotated[Any, types.Variants(_choose_sweep, SWEEP_HINT)] = None  # of the command line: runs do not keep it
+    # Of the command line: runs do not keep it.
+    sweep: Annotated[
+        Any,
+        types.Variants(
+            lambda block: Sweep if isinstance(block, dict) else None,
+            "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/guides/sweeps.md has a "
+            "search",
+        ),
+    ] = None
 
     conflicts = (
         types.Conflict(

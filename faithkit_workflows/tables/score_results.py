@@ -38,8 +38,7 @@ from faithkit.reports.span_report import STYLES, color_spans, mark_spans
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
-from faithkit_workflows.tables.conversations import read_turn
-from faithkit_workflows.tables.shares import Share, ShareCounter
+from faithkit_workflows.tables.shares import Share, ShareCounter, read_turn
 
 MAX_ROWS = 5_000  # labelled rows that are kept to fit baselines and a threshold
 MIN_GAIN = 0.01  # of macro-F1, from which another threshold is named

@@ -12,11 +12,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from construction.estimate.labels import VERDICT, added_names
-from construction.sheet import escape_formula
+from construction.labels import VERDICT, added_names, escape_formula
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
-from data_modules.reading.workbooks import XLSX
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
@@ -45,7 +43,7 @@ def write_scored(
     """Writes the unchanged rows with label, probability and spans, in the format of the path's suffix.
 
     Existing columns keep their names; added columns with the same names are renamed
-    (`construction.estimate.labels`).
+    (`construction.labels`).
 
     Args:
         predictions: Of the rows that can be judged, in their order.
@@ -92,13 +90,6 @@ def print_renamed_columns(names: Mapping[str, str]) -> None:
     if names["label"] != "label":
         renamed = ", ".join(names[name] for name in ADDED)
         print(f"note: the verdicts are in the columns {renamed}, since the table has {', '.join(ADDED)} already")
-
-
-def scored_suffix(path: str) -> str:
-    """Returns the suffix of the scored table: the table's, Parquet for a saved dataset, CSV for a workbook."""
-    if Path(path).expanduser().is_dir():
-        return ".parquet"
-    return ".csv" if Path(path).suffix == XLSX else Path(path).suffix
 
 
 def _add_verdicts(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from construction.estimate.labels import PROBABILITY
+from construction.labels import PROBABILITY
 from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, check_column, find_columns
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader

@@ -30,7 +30,7 @@ from generation.objectives.objective import Objective, ObjectiveOptions, Step
 # Of both kinds of models the first is the default.
 ENCODER_MEAN, FIRST_TOKEN, DECODER_FIRST = SEQ2SEQ_QUERIES = ("encoder_mean", "first_token", "decoder_first")
 (CONTEXT_LAST,) = CAUSAL_QUERIES = ("context_last",)
-NONE, LINEAR, MLP = PROJECTIONS = ("none", "linear", "mlp")
+NONE, LINEAR, MLP = "none", "linear", "mlp"
 ALL = "all"  # negatives of the other rows of a batch
 
 
@@ -54,7 +54,7 @@ class InfoNceOptions(ObjectiveOptions):
     temperature: Positive
     query: Annotated[Any, OneOf((*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES, None))]
     num_negatives: NonNegativeInt
-    projection: Annotated[str, OneOf(PROJECTIONS)] = LINEAR
+    projection: Annotated[str, OneOf((NONE, LINEAR, MLP))] = LINEAR
     in_batch: Annotated[Any, OneOf((False, True, ALL))] = False
 
     conflicts: ClassVar[tuple[Conflict, ...]] = (
@@ -81,50 +81,6 @@ class Contrast:
     candidates: Tensor
 
 
-def run_candidates(model: Any, batch: Mapping[str, Tensor], query: str) -> Contrast:
-    """Runs a batch of `CandidateEncoder`.
-
-    Args:
-        query: The state that represents the context: one of SEQ2SEQ_QUERIES or CAUSAL_QUERIES.
-    """
-    run = _run_seq2seq if "candidate_owner" in batch else _run_causal
-    with at_places(model.get_output_embeddings(), batch["candidate_target_at"]), last_states(model) as seen:
-        output = run(model, batch)
-    (states,) = seen
-    states = states.flatten(0, 1)
-    if query in (DECODER_FIRST, CONTEXT_LAST):
-        summary = states[batch["candidate_first"]]
-    elif query == FIRST_TOKEN:
-        summary = output.encoder_last_hidden_state[:, 0]
-    else:
-        inside = batch["attention_mask"][..., None]
-        summary = (output.encoder_last_hidden_state * inside).sum(1) / inside.sum(1)
-    return Contrast(output.logits, summary, states[batch["candidate_last"]])
-
-
-def _run_seq2seq(model: Any, batch: Mapping[str, Tensor]) -> Any:
-    with at_positions(model.get_decoder(), batch["candidate_places"]):
-        return model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            decoder_input_ids=batch["candidate_ids"],
-            decoder_attention_mask=block_diagonal_bias(batch["candidate_owner"], model.dtype),
-            use_cache=False,
-        )
-
-
-def _run_causal(model: Any, batch: Mapping[str, Tensor]) -> Any:
-    parts = [[context] for context in batch["context_length"].tolist()]
-    for row, length in zip(batch["candidate_row"].tolist(), batch["candidate_length"].tolist(), strict=True):
-        parts[row].append(length)
-    return model(
-        input_ids=batch["candidate_ids"],
-        position_ids=batch["candidate_places"],
-        packing=Packing.branched(parts, batch["candidate_ids"].device),
-        use_cache=False,
-    )
-
-
 def block_diagonal_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
     """Makes the additive mask under which a token attends back to its candidate's beginning [rows, 1, width, width].
 
@@ -147,13 +103,6 @@ def last_states(model: Any) -> Iterator[list[Tensor]]:
         yield seen
     finally:
         hook.remove()
-
-
-def takes_candidates(model: Any) -> bool:
-    """Returns whether a decoder can read concatenated candidates: its positions are relative or can be set."""
-    decoder = model.get_decoder()
-    relative = any(name.endswith("relative_attention_bias.weight") for name, _ in decoder.named_parameters())
-    return relative or hasattr(decoder, "embed_positions")
 
 
 @contextmanager
@@ -233,9 +182,12 @@ class InfoNce(Objective):
         return CandidateEncoder(encoder, turns, self.options.num_negatives)
 
     def set_up(self, model: Any, seed: int) -> None:
-        if model.config.is_encoder_decoder and not takes_candidates(model):
-            problem = f"objective=infonce does not go with {type(model).__name__}: its positions cannot be set"
-            raise UserError(problem, hint="use T5 or BART, or choose another objective")
+        if model.config.is_encoder_decoder:  # whose decoder reads candidates one behind the other
+            decoder = model.get_decoder()
+            relative = any(name.endswith("relative_attention_bias.weight") for name, _ in decoder.named_parameters())
+            if not relative and not hasattr(decoder, "embed_positions"):
+                problem = f"objective=infonce does not go with {type(model).__name__}: its positions cannot be set"
+                raise UserError(problem, hint="use T5 or BART, or choose another objective")
         size = model.get_output_embeddings().in_features
         generator = torch.Generator().manual_seed(seed)
 
@@ -259,8 +211,40 @@ class InfoNce(Objective):
             raise UserError("objective=infonce, and no training example has negatives", hint=hint)
 
     def run(self, model: Any, batch: Mapping[str, Tensor]) -> Contrast:
+        """Runs a batch of `CandidateEncoder`."""
         assert self.query is not None, "the encoder is asked for first"
-        return run_candidates(model, batch, self.query)
+        decoder = model.get_decoder()
+        with at_places(model.get_output_embeddings(), batch["candidate_target_at"]), last_states(model) as seen:
+            if "candidate_owner" in batch:
+                with at_positions(decoder, batch["candidate_places"]):
+                    output = model(
+                        input_ids=batch["input_ids"],
+                        attention_mask=batch["attention_mask"],
+                        decoder_input_ids=batch["candidate_ids"],
+                        decoder_attention_mask=block_diagonal_bias(batch["candidate_owner"], model.dtype),
+                        use_cache=False,
+                    )
+            else:
+                parts = [[context] for context in batch["context_length"].tolist()]
+                lengths = batch["candidate_length"].tolist()
+                for row, length in zip(batch["candidate_row"].tolist(), lengths, strict=True):
+                    parts[row].append(length)
+                output = model(
+                    input_ids=batch["candidate_ids"],
+                    position_ids=batch["candidate_places"],
+                    packing=Packing.branched(parts, batch["candidate_ids"].device),
+                    use_cache=False,
+                )
+        (states,) = seen
+        states = states.flatten(0, 1)
+        if self.query in (DECODER_FIRST, CONTEXT_LAST):
+            summary = states[batch["candidate_first"]]
+        elif self.query == FIRST_TOKEN:
+            summary = output.encoder_last_hidden_state[:, 0]
+        else:
+            inside = batch["attention_mask"][..., None]
+            summary = (output.encoder_last_hidden_state * inside).sum(1) / inside.sum(1)
+        return Contrast(output.logits, summary, states[batch["candidate_last"]])
 
     def forward(self, step: Step) -> Tensor:
         real, row = step.real, step.batch["candidate_row"]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, ModelReply, sampling
-from construction.chain.chain import Chain
-from construction.chain.steps import KEY, Each, Row, RowFailed, Source, Step
+from construction.ask import Ask, ModelReply, sampling
+from construction.chain import Chain
+from construction.steps import KEY, Each, Row, RowFailed, Source, Step
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import TextEngine
 from faithkit.inference.text_engines import EngineOptions

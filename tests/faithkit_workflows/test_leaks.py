@@ -15,7 +15,7 @@ from faithkit.provenance.predictions_origin import origin_path, read_origin, wri
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
 from faithkit.provenance.used_model import UsedModel
-from tests.faithkit_workflows.test_evaluate_responses import GOOD, dialogues, responses
+from tests.faithkit_workflows.test_evaluate import GOOD, dialogues, responses
 from tests.running import SMALL, evaluate_here, metrics_of, train_here
 
 EMBEDDED = ("benchmark=embedded", "num_examples=0")

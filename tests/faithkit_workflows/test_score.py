@@ -2,20 +2,26 @@
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sklearn.metrics import f1_score
 
+from critic.sequence.scorer import Critic
+from critic.tagger.predictor import Tagger
 from faithkit.cli import as_override
 from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.saved_config import write_config
 from faithkit.records import Prediction
 from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
-from tests.running import commanded, compose
+from tests.running import commanded, compose, evaluate_here, metrics_of
 
 COLUMNS: dict[str, str | None] = {**dict.fromkeys(("knowledge", "response", "history", "group"), "auto"), "id": None}
 TEXTS = [("The river is long.", "It is long."), ("The city, old.", 'They say "new"\nand great.')]
@@ -166,3 +172,127 @@ def test_the_first_argument_may_be_the_file_whatever_its_name(name: str) -> None
     first, *others = as_override([name, "checkpoint=x"])
     assert compose("score", first, *others).path == name
     assert as_override([f"path={name}", "checkpoint=x"]) == [f"path={name}", "checkpoint=x"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_csv(tmp_path / "z.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
+
+
+def scored(table: Path, checkpoint: Path | str, run: Path, *overrides: str) -> list[dict[str, object]]:
+    score_here(f"path={table}", f"checkpoint={checkpoint}", f"run_dir={run}", *overrides)
+    return [json.loads(line) for line in (run / "predictions" / "z.jsonl").read_text().splitlines()]
+
+
+def middle(rows: list[dict[str, object]]) -> float:
+    return sorted(float(str(row["score"])) for row in rows)[1]
+
+
+def test_a_critic_calls_as_in_python(table: Path, trained: Path, tmp_path: Path) -> None:
+    stored = scored(table, trained, tmp_path / "stored")
+    cut = middle(stored)
+    found = scored(table, trained, tmp_path / "run", f"threshold={cut}")
+    assert [row["score"] for row in found] == [row["score"] for row in stored]
+    expected = Critic.load(trained).score([k for k, _ in TEXTS], [r for _, r in TEXTS], threshold=cut)
+    assert [row["label"] for row in found] == [one.label for one in expected]
+    assert len({row["label"] for row in found}) == 2
+    origin = json.loads((tmp_path / "run" / "predictions" / "z.origin.json").read_text())
+    assert origin["models"][0]["threshold"] == f"{cut:.4g}, set by the command"
+    again = (f"resume={tmp_path / 'run'}", "threshold=0.9")
+    with commanded(again), pytest.raises(UserError, match="a resumed run keeps its settings: threshold"):
+        score_here(*again)
+
+
+def test_a_tagger_calls_as_in_python_and_its_spans_agree(table: Path, trained_tagger: Path, tmp_path: Path) -> None:
+    cut = middle(scored(table, trained_tagger, tmp_path / "stored"))
+    found = scored(table, trained_tagger, tmp_path / "run", f"threshold={cut}")
+    expected = Tagger.load(trained_tagger).predict([k for k, _ in TEXTS], [r for _, r in TEXTS], threshold=cut)
+    assert [row["label"] for row in found] == [one.label for one in expected]
+    assert {row["label"] for row in found if row["spans"]} == {"hallucinated"}
+
+
+def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(
+    table: Path, language_models: dict[str, Path], trained: Path, tmp_path: Path
+) -> None:
+    model = language_models["llama"]
+    assert {row["label"] for row in scored(table, model, tmp_path / "0", "threshold=0")} == {"hallucinated"}
+    assert {row["label"] for row in scored(table, model, tmp_path / "1", "threshold=1")} == {"faithful"}
+    engine = {"engine": {"name": "transformers", "model": str(model), "cache": None}}
+    write_config(tmp_path / "writes.yaml", {**engine, "judge": {"ask": "judgement"}})
+    with pytest.raises(UserError, match="this judge writes its verdicts"):
+        scored(table, tmp_path / "writes.yaml", tmp_path / "2", "threshold=0.5")
+    write_config(tmp_path / "both.yaml", {**engine, "checkpoint": str(trained), "cascade": {"band": [0.4, 0.6]}})
+    with pytest.raises(UserError, match="threshold needs a single critic, tagger or weighing judge"):
+        scored(table, tmp_path / "both.yaml", tmp_path / "3", "threshold=0.5")
+
+
+HALLUCINATED, FAITHFUL = "hallucinated", "faithful"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A table of 60 rows in three languages, and predictions that err on every fifth row."""
+    rows, said = [], []
+    for n in range(60):
+        label = HALLUCINATED if n % 3 == 0 else FAITHFUL
+        texts = {"knowledge": f"Source {n // 2} says so.", "response": f"Answer {n}.", "label": label}
+        own = {"language": ("de", "fr/CH", "")[n % 7 % 3], "customer": f"c{n}" if n < 40 else "many"}
+        named_as_a_filter = {"outcome": "<b>paid</b>" if n % 4 else "open"}
+        rows.append({"id": str(n), **texts, **own, "app": {"version": n % 2}, **named_as_a_filter})
+        other = FAITHFUL if label == HALLUCINATED else HALLUCINATED
+        said.append({"id": str(n), "label": label if n % 5 else other, "score": 0.5})
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    write_jsonl(tmp_path / "said.jsonl", said)
+    return tmp_path / "rows.jsonl", tmp_path / "said.jsonl"
+
+
+def evaluate(files: tuple[Path, Path], run: Path, by: str) -> dict[str, Any]:
+    rows, said = files
+    given = [f"benchmark.path={rows}", f"predictions={said}", f"run_dir={run}", f"benchmark.by={by}"]
+    evaluate_here("benchmark=pairs", *given)
+    return metrics_of(run, "test/pairs/by/")
+
+
+def test_each_value_has_the_metrics_of_its_own_rows(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = evaluate(files, tmp_path / "run", "[language,app.version]")
+    rows, said = ([json.loads(line) for line in path.read_text().splitlines()] for path in files)
+    for value, shown in {"de": "de", "fr/CH": "fr/CH", "": "(empty)"}.items():
+        part = [n for n, row in enumerate(rows) if row["language"] == value]
+        expected = f1_score([rows[n]["label"] for n in part], [said[n]["label"] for n in part], average="macro")
+        one = found[f"language/{shown}/macro_f1"]
+        assert one["value"] == pytest.approx(expected) and one["low"] < one["value"] < one["high"]
+        assert one["n"] == len(part)
+        called = sum(said[n]["label"] == HALLUCINATED for n in part) / len(part)
+        assert found[f"language/{shown}/predicted_rate"]["value"] == pytest.approx(called)
+    assert {"app.version/0/macro_f1", "app.version/1/macro_f1"} <= found.keys()
+    told = capsys.readouterr().out
+    assert "by language" in told and "by app.version" in told and "(empty)" in told
+    assert "by language" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_of_many_values_the_most_frequent_are_told_and_the_others_counted(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    found = evaluate(files, tmp_path / "run", "[customer]")
+    sizes = {name.split("/")[1]: one["n"] for name, one in found.items() if re.match("customer/.*/accuracy", name)}
+    assert len(sizes) == 21 and sum(sizes.values()) == 60
+    assert sizes["many"] == 20 and sizes["the other 21 values"] == 21
+
+
+def test_the_page_can_be_filtered_by_the_columns_whatever_their_names_and_texts(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    evaluate(files, tmp_path / "run", "[outcome,customer]")
+    page = (tmp_path / "run" / "answers.html").read_text()
+    block = re.search(r'id="sets">(.*?)</script>', page, re.DOTALL)
+    (facts,) = [one["facts"] for one in json.loads(block.group(1))] if block else [[]]
+    assert [(one["name"], one["title"]) for one in facts] == [("by.outcome", "outcome"), ("by.customer", "customer")]
+    assert [len(one["values"]) for one in facts] == [2, 21] and "<b>paid" not in page
+
+
+def test_a_column_that_is_not_there_is_refused_with_those_that_are(files: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no column 'speech' to count by") as refused:
+        evaluate(files, tmp_path / "run", "[speech]")
+    assert "benchmark.by=[COLUMN]" in str(refused.value.hint) and "language" in str(refused.value.hint)

@@ -268,7 +268,7 @@ time.sleep(60)
     parent = f"""
 import os, sys
 from faithkit import signals
-from faithkit_workflows.sweep.launching import run_command
+from faithkit_workflows.sweep import run_command
 signals.install()
 try: run_command([sys.executable, "-c", {child!r}], os.environ)
 except signals.Interrupted: sys.exit(130)

@@ -34,8 +34,8 @@ from faithkit.inference.decoding import Decoding
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE, TRAINED, SeenRows
 from faithkit.records import Example
+from judge.judge import Settings as JudgeSettings
 from judge.prompt import read_prompt
-from judge.settings import Settings as JudgeSettings
 from tests.faults.strategies import damaged_bytes, damaged_json, new_folder, share, used_or_explained
 from tests.generation.folders import write_generator
 from tests.model_folders import (

@@ -14,7 +14,7 @@ from faithkit.training.language_model import OneProcess, token_losses
 from generation.objectives.infonce import InfoNce
 from generation.objectives.objective import Step
 from tests.data_modules.examples import HISTORY, example
-from tests.generation.test_forward import FAMILIES, build
+from tests.generation.test_weights import FAMILIES, build
 
 NEGATIVES = [("it is small", "the king wrote a book"), ("no",), (), ("they like music", "it is long it is long", "yes")]
 ROWS = [

@@ -6,8 +6,7 @@ from typing import Any
 
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from generation.settings import Settings
-from generation.weights import starts_with
+from generation.weights import Settings, starts_with
 from tests.tiny import T5_SIZE, write_tokenizer
 
 CONTROL = ("voice", "overlap", "entailment")

@@ -24,8 +24,8 @@ from faithkit.records import Example
 from faithkit_workflows.answering.strategies import FeatureReader
 from generation import Generator
 from generation.control import Ctrl, fit_terciles, levels, lexical_overlap, objective_voice
-from generation.settings import Settings
 from generation.task import ControlEncoder
+from generation.weights import Settings
 from tests.data_modules.examples import example
 from tests.faithkit_workflows.test_generate import generate_here
 from tests.generation.judges import Words, bits, refuse

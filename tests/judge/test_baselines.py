@@ -14,10 +14,9 @@ from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
-from judge.baselines.baseline_options import ExaminerOptions
-from judge.baselines.examiner import Examiner
-from judge.baselines.selfcheck import (
+from judge.baselines import (
     Checked,
+    Examiner,
     SelfCheck,
     bert_scores,
     draw_samples,
@@ -26,6 +25,7 @@ from judge.baselines.selfcheck import (
     other_responses,
     prompted_scores,
 )
+from judge.options import ExaminerOptions
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 

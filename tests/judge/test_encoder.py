@@ -15,6 +15,7 @@ from faithkit.fast import use_packed_attention
 from faithkit.inference.messages import MessageTokens
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 from faithkit.training.language_model import row_statistics, run_model, token_losses
+from faithkit.weights.adapters import add_adapters
 from judge.prompt import PromptTemplate
 from judge.task import JudgementEncoder
 from tests.data_modules.examples import example
@@ -57,8 +58,16 @@ def test_the_context_is_the_prompt_of_later_use_and_the_target_the_reply_alone(t
     assert batch["label"].tolist() == [0, 1, 0, 1, 0]
 
 
-def test_packed_rows_are_read_as_if_each_stood_alone(tokens: MessageTokens, language_models: dict[str, Path]) -> None:
-    model = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32).eval()
+@pytest.mark.parametrize("has_adapters", [False, True])
+def test_packed_rows_are_read_as_if_each_stood_alone(
+    has_adapters: bool, tokens: MessageTokens, language_models: dict[str, Path]
+) -> None:
+    model: Any = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32).eval()
+    if has_adapters:
+        model = add_adapters(model, rank=4, alpha=32, target_modules="all-linear").eval()
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.1)
     rows, own = examples(), encoder(tokens)
 
     def statistics(chosen: list[Example], packed: bool) -> np.ndarray:

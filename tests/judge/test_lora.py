@@ -1,30 +1,23 @@
 """A judge of which LoRA adapters alone are trained: its run, its two folders, and adapters from elsewhere."""
 
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
-from faithkit.fast import use_packed_attention
 from faithkit.files.jsonl import read_predictions
-from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import describe_model
-from faithkit.records import Example
 from faithkit.training.checkpoints import read_checkpoint
-from faithkit.training.language_model import run_model
-from faithkit.weights.adapters import add_adapters
 from faithkit_workflows.detectors.loading import kind_of
 from judge.judge import Judge
-from judge.task import JudgementEncoder, JudgeModule
-from tests.judge.test_encoder import TEMPLATE, examples
+from judge.task import JudgeModule
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip
 from tests.running import assert_same_run, break_at, resume_here, run, train_here, train_in_two
@@ -115,27 +108,6 @@ def test_a_resume_on_other_base_weights_is_refused(
     with pytest.raises(UserError, match=r"base.* is not a folder"):
         Judge.load(run / "adapter")
     assert Judge.load(run).judge("The river is long.", "the river is old").probability is not None
-
-
-def test_packed_rows_with_adapters_are_read_as_if_each_stood_alone(language_models: dict[str, Path]) -> None:
-    rows, folder = examples(), language_models["llama"]
-    torch.manual_seed(0)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model = add_adapters(model, rank=4, alpha=32, target_modules="all-linear")
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.1)
-    tokens = MessageTokens(AutoTokenizer.from_pretrained(folder))
-
-    def logits_of(rows: list[Example], packed: bool) -> torch.Tensor:
-        encoder = JudgementEncoder(tokens=tokens, template=TEMPLATE, ask="verdict", max_length=200, packed=packed)
-        batch = encoder.collate(encoder.encode(rows, Counter()))
-        return run_model(model, {name: torch.as_tensor(value) for name, value in batch.items()}).logits
-
-    with torch.inference_mode():
-        alone = [logits_of([row], packed=False) for row in rows]
-        assert use_packed_attention(model)
-        torch.testing.assert_close(logits_of(rows, packed=True), torch.cat(alone, dim=1), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.inference.text import SYSTEM, USER
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span, Turn
-from judge.asking import ASKINGS, target_text
 from judge.judge import Judge
 from judge.options import AskOptions
 from judge.prompt import (
@@ -28,7 +27,7 @@ from judge.prompt import (
     with_shots,
 )
 from judge.questions import COMPARATIVE, Asker
-from judge.reply import read_first_word, read_last_line
+from judge.reply import ASKINGS, read_first_word, read_last_line, target_text
 from tests.data_modules import examples
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
@@ -77,21 +76,6 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert messages[0].content == "You are strict."
     with pytest.raises(UserError, match=r"no prompt judgment\n.*\n  hint: .*verdict"):
         read_prompt("judgment", str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (TEXT.replace("{response}", "{respons}"), r"no field \{respons\}\n.*\n  hint: did you mean response"),
-        (TEXT + " {history}{persona}", r"no field \{persona\}"),
-        ("\udcff\udcfe{response}", "not UTF-8 text"),
-    ],
-)
-def test_a_file_that_is_no_prompt_is_named(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "verdict.txt").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(UserError, match=message) as raised:
-        read_prompt("verdict", str(tmp_path))
-    assert str(tmp_path / "verdict.txt") in str(raised.value)
 
 
 ROW = {"knowledge": KNOWLEDGE, "history": ["Is it {response}?"], "response": TWELVE, "reply": 'Yes. "twelve" is wrong.'}
@@ -182,7 +166,7 @@ PATTERN = "reply: text\nhallucinated: is wrong\nfaithful: is not wrong|is right"
 def write_prompts(folder: Path, **files: str) -> str:
     folder.mkdir(exist_ok=True)
     for name, text in files.items():
-        (folder / f"{name.replace('__', '.')}.txt").write_text(text)
+        (folder / f"{name.replace('__', '.')}.txt").write_bytes(text.encode(errors="surrogateescape"))
     return str(folder)
 
 
@@ -263,6 +247,8 @@ def test_a_prompt_has_the_fields_that_it_needs() -> None:
     [
         ("", "the prompt is empty", "write its text, with {response}"),
         ("{response} {passage}", "no field {passage}", "knowledge"),
+        (TEXT.replace("{response}", "{respons}"), "no field {respons}", "hint: did you mean response"),
+        ("\udcff\udcfe{response}", "not UTF-8 text", ""),
         ("Is it wrong?", "lacks {response}", "write {response}"),
         ("---\nreply: json\n{response}", "the header does not end", "a second line of ---"),
         ("---\n---\n{response}", "the header has no keys", "reply: first_word, last_line, json or text"),

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
-from judge.asking import ASKINGS, target_text
-from judge.reply import locate, locate_all, quoted_parts, read_last_line, read_list, read_verdict
-from judge.settings import TRAINABLE
+from judge.judge import TRAINABLE
+from judge.reply import ASKINGS, locate, locate_all, quoted_parts, read_last_line, read_list, read_verdict, target_text
 from tests.data_modules import examples
 
 

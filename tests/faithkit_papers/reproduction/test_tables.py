@@ -20,7 +20,7 @@ from faithkit_papers.reproduction.cells import Difference, Metric, Table
 from faithkit_papers.reproduction.paper_tables import all_results, all_steps, steps_of
 from faithkit_papers.reproduction.table_files import FILES, FOLDER
 from faithkit_papers.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
-from faithkit_workflows.sweep.launching import quote_override
+from faithkit_workflows.sweep import quote_override
 from tests.pages.reading import blocks
 
 SETTINGS = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from faithkit_workflows.audit import protocol as faults
-from faithkit_workflows.audit.audit_page import describe_faults, write_audit_page
-from faithkit_workflows.audit.invariances import LATE, TURN
+from faithkit_workflows.audit.audit_page import describe_faults, report_audit
+from faithkit_workflows.audit.measures import LATE, TURN
 from tests.faithkit_workflows.audit.auditing import audit
 
 EXPECTED = {
@@ -53,7 +53,7 @@ def test_without_a_fault_the_headline_still_names_weaknesses(tmp_path: Path) -> 
     assert done.headline.startswith(f"No fault, but weak on negation ({100 * recall.value:.0f}%)")
     stored = done.to_dict()
     assert stored["headline"] == done.headline and stored["weak_on"]["negation"] == recall.to_dict()
-    write_audit_page(tmp_path, done)
+    report_audit(tmp_path, done)
     assert done.headline in (tmp_path / "audit.html").read_text() and describe_faults(done)[0] == done.headline
 
 

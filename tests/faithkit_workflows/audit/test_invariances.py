@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.records import FAITHFUL, Example, Turn
-from faithkit_workflows.audit.invariances import (
+from faithkit_workflows.audit.measures import (
     CLAIM,
     IRRELEVANT,
     LATE,

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit_workflows.audit import mutations
-from faithkit_workflows.audit.material import read_built_in
-from faithkit_workflows.audit.mutations import CHANGERS, ORIGINAL, TYPE, TYPES, Pool, apply_changes, make_cases
+from faithkit_workflows.audit.mutations import (
+    CHANGERS,
+    ORIGINAL,
+    TYPE,
+    TYPES,
+    Pool,
+    apply_changes,
+    make_cases,
+    read_built_in,
+)
 
 POOL = Pool(["Odessa", "Mira Voss"], ["The harbour froze for 9 days."])
 

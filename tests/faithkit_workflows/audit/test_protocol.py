@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit_workflows.audit.asking import Asker
-from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, write_audit_page
-from faithkit_workflows.audit.material import BUILT_IN
+from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, report_audit
+from faithkit_workflows.audit.mutations import BUILT_IN
 from faithkit_workflows.audit.protocol import ANSWERS, run_audit
-from faithkit_workflows.audit.target import PASSAGES, FunctionTarget
+from faithkit_workflows.audit.target import PASSAGES, Asker, FunctionTarget
 from tests.faithkit_workflows.audit import faulty
 from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, audit, configure
 from tests.running import ROOT
@@ -43,7 +42,7 @@ def test_a_function_that_always_fails_is_asked_a_few_times_and_reported(name: st
     done = audit(name, tmp_path, *SMALL)
     asked = sum(count for problem, count in done.problems.items() if not problem.startswith("not asked"))
     assert reason in done.figures.reason and asked <= 20 and not done.answers
-    write_audit_page(tmp_path, done)
+    report_audit(tmp_path, done)
     assert "gave no verdict at all" in (tmp_path / "audit.html").read_text()
 
 
@@ -156,7 +155,7 @@ def test_the_page_shows_texts_as_texts(tmp_path: Path) -> None:
     text = f"{ENGLISH} The sign on the door has <b>3</b> words & a \u202emark."
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     done = audit("always_yes", tmp_path / "run", f"documents={tmp_path}", "num_cases=2")
-    write_audit_page(tmp_path / "run", done)
+    report_audit(tmp_path / "run", done)
     page = (tmp_path / "run" / "audit.html").read_text()
     assert "<b>one verdict for all:</b>" in page and "<b>3" not in page and "\u202e" not in page
     assert (tmp_path / "run" / "answers.html").exists()

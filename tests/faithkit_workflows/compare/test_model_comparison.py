@@ -24,8 +24,14 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
-from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
-from faithkit_workflows.compare.model_comparison import ModelComparison, compare_models
+from faithkit_workflows.compare.model_comparison import (
+    VERDICTS,
+    AskedModel,
+    ModelComparison,
+    ask_models,
+    compare_models,
+    read_rows,
+)
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.inference.server import MODEL, ChatServer

@@ -13,8 +13,7 @@ from faithkit.languages import ANY, languages_of
 from faithkit.words import sentence_places
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, to_dict
 from faithkit_workflows.detectors.loading import load_detector
-from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckResult, Row
+from faithkit_workflows.serve.schemas import CheckResult, Problem, Row
 from faithkit_workflows.serve.served_model import Asked, ServedModel
 from tests.model_folders import make_foreign
 from tests.running import compose

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from construction.chain.steps import KEY, is_failed
+from construction.steps import KEY, is_failed
 from data_modules.datasets.halludial import HalluDial
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
@@ -15,7 +15,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import HALLUCINATED, Example
-from faithkit_workflows.pipelines.rag import SUMMARY, RagSources, prompt_values
+from faithkit_workflows.pipelines.rag import SUMMARY, prompt_values, rag_source
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faithkit_workflows.pipelines.serving import (
     INDUCED,
@@ -288,7 +288,7 @@ def test_a_bad_source_stops_the_run_or_is_left_out(tmp_path: Path) -> None:
     good = [{"source_id": str(i), "task_type": "Summary", "source_info": "A text."} for i in (1, 3, 4)]
     file.write_text("\n".join(json.dumps(row) for row in (good[0], *bad, *good[1:])))
     with pytest.raises(UserError, match="passages"):
-        list(RagSources(str(tmp_path)).rows())
-    assert [row[KEY] for row in RagSources(str(file), limit=2, on_bad_row="skip").rows()] == ["1", "3"]
+        list(rag_source(str(tmp_path)).read())
+    assert [row[KEY] for row in rag_source(str(file), limit=2, on_bad_row="skip").read()] == ["1", "3"]
     with pytest.raises(UserError, match="no file of sources"):
-        RagSources(str(tmp_path / "none"))
+        rag_source(str(tmp_path / "none"))

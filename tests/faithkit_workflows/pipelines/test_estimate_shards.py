@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from construction.estimate import verdict_tables
-from construction.estimate.labels import read_labels
-from construction.estimate.verdict_tables import read_file, read_shards
+from construction import verdict_tables
+from construction.labels import read_labels
+from construction.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit_workflows import construct
 from faithkit_workflows.pipelines.estimate import Estimated, estimate

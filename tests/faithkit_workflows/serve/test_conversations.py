@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit import check
-from faithkit_workflows.serve.problems import STATUSES
+from faithkit_workflows.serve.schemas import STATUSES
 from tests.faithkit_workflows.serve.running_server import RunningServer
 
 pytestmark = pytest.mark.xdist_group("serve-conversations")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from faithkit_workflows.serve import streaming
+from faithkit_workflows.serve import app
 from faithkit_workflows.serve.jobs import SUFFIXES
 from tests.faithkit_workflows.serve.running_server import RunningServer, run_server
 
@@ -20,7 +20,7 @@ WITH_RULES = ("/v1/check/stream", "/score", "/v1/score", "/v1/chat/completions",
 ACCEPTANCE = [positive_data_acceptance]
 
 
-@schemathesis.serializer(*SUFFIXES, streaming.LINES)
+@schemathesis.serializer(*SUFFIXES, app.LINES)
 def write_bytes(context: Any, value: Any) -> bytes:
     """Writes the body of a table or of JSON lines."""
     binary = getattr(value, "data", value)

@@ -10,7 +10,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_workflows.serve.keys import RateLimiter, find_name, hash_key, read_keys
-from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.schemas import Problem
 from tests.faithkit_workflows.serve.running_server import ROW, run_server
 from tests.running import ROOT, run
 

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import re
 import resource
 import socket
 import threading
@@ -19,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.words import sentence_places
-from faithkit_workflows.serve.problems import STATUSES
-from faithkit_workflows.serve.schemas import CheckOne, CheckResult
+from faithkit_workflows.serve.app import judge_sentences
+from faithkit_workflows.serve.schemas import STATUSES, CheckOne, CheckResult
 from faithkit_workflows.serve.server import HEADER_SECONDS
-from faithkit_workflows.serve.streaming import judge_sentences
 from tests.faithkit_workflows.serve.running_server import ROW, RunningServer, run_server
 
 pytestmark = pytest.mark.xdist_group("serve-limits")
@@ -144,7 +142,7 @@ def test_a_stream_of_single_letters_is_divided_in_linear_work(monkeypatch: pytes
         row = CheckOne(knowledge="a", response="a")
         return [event async for event in judge_sentences(Judge(), row, pieces(), None, {"request_id": "1"})]  # type: ignore[arg-type]
 
-    monkeypatch.setattr("faithkit_workflows.serve.streaming.sentence_places", count)
+    monkeypatch.setattr("faithkit_workflows.serve.app.sentence_places", count)
     events = asyncio.run(run())
     assert [event.partition("\n")[0] for event in events] == ["event: sentence", "event: sentence", "event: verdict"]
     assert sum(read) < 20 * 20_000
@@ -223,14 +221,6 @@ def test_long_addresses_are_logged_cut_off(server: RunningServer) -> None:
     assert server.reply(f"/{'b' * 50_000}?{'c' * 10_000}")[0] == 404
     log = server.wait_for(r'"path": "/(b+)"')
     assert len(log) < 300 and "c" * 40 not in server.log.read_text()
-
-
-def test_the_document_has_the_limit_of_rows(server: RunningServer) -> None:
-    schemas = server.reply("/openapi.json")[2]["components"]["schemas"]
-    limits = re.findall(
-        r'"maxItems": (\d+)', json.dumps([schemas[n] for n in ("ScoreRequest", "ClassifyRequest", "CheckMany")])
-    )
-    assert limits == ["40"] * 4
 
 
 def test_connections_without_a_request_are_closed(server: RunningServer) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faithkit_workflows.serve.problems import STATUSES
+from faithkit_workflows.serve.schemas import STATUSES
 from tests.faithkit_workflows.serve.running_server import RunningServer
 from tests.pages.reading import PAGES, blocks, prose
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from construction.estimate.labels import VERDICT
-from construction.estimate.verdict_tables import read_file, read_shards
+from construction.labels import VERDICT
+from construction.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction

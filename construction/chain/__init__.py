@@ -1,1 +1,0 @@
-"""Runs named steps over JSON lines, resumable after any interruption."""

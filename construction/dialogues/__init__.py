@@ -1,1 +1,0 @@
-"""Builds dialogues between two language models."""

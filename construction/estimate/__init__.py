@@ -1,1 +1,0 @@
-"""Estimates hallucination rates from a detector's verdicts and a few human labels."""

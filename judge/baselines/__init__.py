@@ -1,1 +1,0 @@
-"""Prompted baselines: SelfCheckGPT and an examiner (LMvLM)."""
