@@ -120,8 +120,10 @@ def parse_text(text: str, response: str, words: tuple[str, str]) -> ParsedReply:
 
 def parse_json(text: str, response: str, header: PromptHeader) -> ParsedReply:
     """Parses the keys that a prompt names; the parts of a faithful verdict are no spans."""
-    label, parts = read_keys(text, header.verdict, header.spans or [], header.words)
-    spans, missed = locate_all(parts if label == HALLUCINATED else [], response)
+    label, found = read_keys(text, header.verdict, header.spans or [], header.words)
+    named = [(part, key) for key, parts in found.items() for part in parts if label == HALLUCINATED]
+    labels = [key for _, key in named] if header.label_set else []
+    spans, missed = locate_all([part for part, _ in named], response, labels, header.label_set or "")
     return ParsedReply(label=label, spans=spans, text=text, num_unlocated=missed)
 
 

@@ -10,7 +10,7 @@ FaithBench.csv has 800 summaries, these files 750.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
+from faithkit.span_types import span_type
 
 LAYOUT = {"a batch of FaithBench": ("samples",)}
 LEVELS = ("consistent", "benign", "questionable", "unwanted")  # the worst is last
@@ -71,7 +72,8 @@ class FaithBench(Source):
                     if level not in LEVELS[1:]:
                         known = "Unwanted, Questionable, Benign, Unwanted.Intrinsic, ..."
                         raise BadRow(f"field 'label' has {shorten(label)}; known: {known}")
-                marked.append((max(levels, key=LEVELS.index), span))
+                level, label = max(zip(levels, labels, strict=True), key=lambda each: LEVELS.index(each[0]))
+                marked.append((level, replace(span, **span_type(self.name, label.strip()))))
                 tags += labels
         level = max((each for each, _ in marked), key=LEVELS.index, default=LEVELS[0])
         meaning = {"consistent": FAITHFUL, "unwanted": HALLUCINATED}

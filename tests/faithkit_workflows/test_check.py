@@ -61,6 +61,7 @@ def test_options_have_two_forms_and_json_has_the_result(
     reason = "the closest sentence of the context"
     evidence = {"text": "The bag is red.", "start": 0, "end": 15, "passage": 1, "reason": reason}
     span = {"start": 11, "end": 15, "text": "blue", "type": UNTYPED, "probability": 0.75, "evidence": evidence}
+    span |= {"relation": None, "element": None}
     found = json.loads(capsys.readouterr().out)
     assert found | {"label": HALLUCINATED, "probability": 0.9, "spans": [span], "model": MARKING} == found
     assert run(*arguments, "--fail") == 1

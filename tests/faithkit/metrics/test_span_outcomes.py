@@ -38,8 +38,8 @@ def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
 def test_each_type_has_its_own_characters_and_untyped_is_no_type():
     gold = (span(0, 4, "subtle_baseless"), span(2, 8, "evident_conflict"), span(10, 12, "hallucination"))
     found = join_spans([example(spans=gold)], {"a": Prediction(id="a", label="hallucinated", spans=(span(3, 11),))})
-    assert found.types == ("evident_conflict", "subtle_baseless")
-    assert found.type_marked.tolist() == [[6, 4]] and found.type_hits.tolist() == [[5, 1]]
+    by_type = {name: counts.tolist() for name, counts in found.by_type.items()}
+    assert by_type == {"type/evident_conflict/char_recall": [[6, 5]], "type/subtle_baseless/char_recall": [[4, 1]]}
     assert found.marked.tolist() == [10] and found.hits.tolist() == [6]
 
 
