@@ -72,8 +72,9 @@ class FaithBench(Source):
                     if level not in LEVELS[1:]:
                         known = "Unwanted, Questionable, Benign, Unwanted.Intrinsic, ..."
                         raise BadRow(f"field 'label' has {shorten(label)}; known: {known}")
-                level, label = max(zip(levels, labels, strict=True), key=lambda each: LEVELS.index(each[0]))
-                marked.append((level, replace(span, **span_type(self.name, label.strip()))))
+                worst = max(levels, key=LEVELS.index)
+                label = max(label.strip() for label in labels if label.strip().lower().startswith(worst))
+                marked.append((worst, replace(span, **span_type(self.name, label))))
                 tags += labels
         level = max((each for each, _ in marked), key=LEVELS.index, default=LEVELS[0])
         meaning = {"consistent": FAITHFUL, "unwanted": HALLUCINATED}
@@ -81,7 +82,8 @@ class FaithBench(Source):
         if meaning[level] == DROP:
             report.count(f"dropped: {level}")
             return None
-        # Annotators who mark the same part give one span.
+        # Annotators who mark the same part give one span, of the worst level.
+        marked.sort(key=lambda each: LEVELS.index(each[0]))
         spans = {(span.start, span.end): span for each, span in marked if meaning[each] == HALLUCINATED}
         metadata = sample.inside(sample.values.get("metadata") or {})
         return Example(

@@ -67,6 +67,16 @@ def test_options_have_two_forms_and_json_has_the_result(
     assert run(*arguments, "--fail") == 1
 
 
+def test_a_mark_of_the_default_has_its_type(run: Run, default_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("manual.txt").write_text("The warranty lasts 24 months.")
+    checked = ("--context", "manual.txt", f"--checkpoint=default:{default_file}", "The warranty lasts 36 months.")
+    assert run(*checked, "--threshold=0", "--json") == 0
+    [span] = json.loads(capsys.readouterr().out)["spans"]
+    assert (span["text"], span["relation"], span["element"]) == ("36 months", "contradiction", "number")
+    assert run(*checked, "--threshold=0") == 0
+    assert '"36 months" (contradiction, number): the context says 24 months' in capsys.readouterr().out
+
+
 def test_the_text_quotes_the_sentence_of_each_mark(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--context", "bag.txt", "--checkpoint", MARKING, ANSWER) == 0
     marked, reason = capsys.readouterr().out.splitlines()[1:-1]
