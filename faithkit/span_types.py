@@ -51,7 +51,7 @@ _NO_TYPE: SpanType = {"relation": None, "element": None}
 def label_sets() -> Mapping[str, Mapping[str, SpanType]]:
     """Reads the table: for each label set the types of its labels."""
     found = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    return {name: {label: SpanType(**_NO_TYPE | axes) for label, axes in rows.items()} for name, rows in found.items()}
+    return {name: {label: {**_NO_TYPE, **axes} for label, axes in rows.items()} for name, rows in found.items()}
 
 
 def span_type(label_set: str, label: str) -> SpanType:

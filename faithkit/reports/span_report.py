@@ -333,7 +333,7 @@ def _figure_tables(systems: Systems, outcomes: SpanOutcomes, published: str, *, 
         }
         tables.append(parts_table("task/", both_rules | two, by_task, title=f"{title} by task, percent"))
     for axis in AXES_OF_GOLD:
-        rows: list[Row] = []
+        rows: list[tuple[str, dict[str, Cell]]] = []
         for part, each in split_parts(f"{axis}/", two).items():
             cells: dict[str, Cell] = {name: one.get("char_recall") for name, one in each.items()}
             for metric, size in (("char_recall", "n"), ("char_precision", "marked")):

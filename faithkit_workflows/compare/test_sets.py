@@ -241,8 +241,8 @@ def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
         if example.spans:
             facts["span_types"] = ", ".join(sorted({span.label for span in example.spans}))
             for axis in AXES:
-                if values := {value for span in example.spans if (value := getattr(span, axis))}:
-                    facts[f"span_{axis}s"] = ", ".join(sorted(values))
+                if types := {getattr(span, axis) for span in example.spans} - {None}:
+                    facts[f"span_{axis}s"] = ", ".join(sorted(types))
         if id_ in test_set.with_text:
             facts["history"] = _bin(len(example.history), TURNS)
             facts["knowledge"] = _bin(len(example.knowledge.split()), WORDS)

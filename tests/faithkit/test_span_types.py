@@ -1,5 +1,7 @@
 """The two axes of span types: what each label of each label set means, and that results keep it."""
 
+from collections.abc import Iterable, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from faithkit_papers.annotation.schemes import VRM_LABELS
 from faithkit_workflows.detectors.actions import ACTION
 
 C, A, F = RELATIONS
-ROWS = {
+ROWS: Mapping[str, Mapping[str, tuple[str | None, str | None]]] = {
     "ragtruth": {
         "conflict": (C, None),
         "baseless": (A, "claim"),
@@ -127,7 +129,7 @@ ROWS = {
         "name": (None, "entity"),
     },
 }  # fmt: skip
-LABELS_IN_CODE = {
+LABELS_IN_CODE: Mapping[str, Iterable[str]] = {
     "ragtruth": SPAN_TYPES,
     "everyday": ERRORS,
     "agents": FAULTS,
