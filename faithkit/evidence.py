@@ -80,10 +80,11 @@ def find_closest(passages: Sequence[str], response: str, starts: Sequence[int]) 
 
 
 def describe_mark(span: Span, *, max_characters: int = 120) -> str:
-    """Describes a mark in one line: the text, the reason, and the sentence that it refers to."""
-    evidence = span.evidence
+    """Describes a mark in one line: the text, the type, the reason, and the sentence that it refers to."""
+    evidence, axes = span.evidence, ", ".join(filter(None, (span.relation, span.element))).replace("_", " ")
+    shown = f'"{span.text}" ({axes})' if axes else f'"{span.text}"'
     if evidence is None:
-        return f'"{span.text}"'
+        return shown
     sentence = " ".join(evidence.text.split())
     sentence = sentence if len(sentence) <= max_characters else f"{sentence[: max_characters - 3].rstrip()}..."
-    return f'"{span.text}": {evidence.reason}' + (f' - "{sentence}"' if sentence else "")
+    return f"{shown}: {evidence.reason}" + (f' - "{sentence}"' if sentence else "")

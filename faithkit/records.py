@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from faithkit.errors import UserError, shorten
+from faithkit.span_types import AXES, Element, Relation
 
 HALLUCINATED = "hallucinated"
 FAITHFUL = "faithful"
@@ -58,7 +59,9 @@ class Span:
     """A stretch `text[start:end]` of a response, in characters.
 
     Args:
-        label: Its type.
+        label: Its type, in the words of the dataset or detector.
+        relation: Its relation to the context (`faithkit.span_types`), None if unknown.
+        element: What is wrong in it, None if unknown.
         score: The probability that it is unsupported.
         text: The marked characters; empty in the records of datasets, whose examples hold the response.
         evidence: The closest sentence of the context and the reason, where a detector gives them.
@@ -70,10 +73,19 @@ class Span:
     score: float | None = None
     text: str = ""
     evidence: Evidence | None = None
+    relation: Relation | None = None
+    element: Element | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
             raise ValueError(f"a span needs 0 <= start <= end, got {self.start} and {self.end}")
+        if self.relation is None and self.element is None:
+            return
+        for axis, choices in AXES.items():
+            value = getattr(self, axis)
+            if value is not None and value not in choices:
+                known = f"{', '.join(choices)}, or null"
+                raise ValueError(f"a span's {axis} must be one of {known}, got {shorten(value)}")
 
     @property
     def type(self) -> str:
@@ -221,8 +233,9 @@ class Prediction:
 
 
 def span_to_dict(span: Span) -> dict[str, Any]:
-    """Converts a span to the keys of a predictions file: four always, `text` and `evidence` where they are known."""
+    """Converts a span to the keys of a predictions file: four always, its type, text and evidence where known."""
     row: dict[str, Any] = {"start": span.start, "end": span.end, "label": span.label, "score": span.score}
+    row |= {axis: value for axis in AXES if (value := getattr(span, axis)) is not None}
     if span.text:
         row["text"] = span.text
     if span.evidence is not None:

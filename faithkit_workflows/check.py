@@ -139,6 +139,8 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
                 "end": span.end,
                 "text": span.text,
                 "type": span.type,
+                "relation": span.relation,
+                "element": span.element,
                 "probability": span.probability,
                 "evidence": asdict(span.evidence) if span.evidence else None,
             }

@@ -24,10 +24,12 @@ from faithkit.settings.types import (
     Texts,
     Tokens,
 )
+from faithkit.span_types import label_sets
 from faithkit.training.training_options import Aim
 
 ASKS = VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
 REPLIES = FIRST_WORD, LAST_LINE, JSON, TEXT = "first_word", "last_line", "json", "text"
+SETS = tuple(label_sets())
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
 MAX_EXAMPLES = 64  # in a prompt
@@ -74,6 +76,7 @@ class PromptHeader:
         faithful: The same for faithful; None is No.
         verdict: The key of a JSON object with one of these words, or true or false.
         spans: The keys with lists of hallucinated parts. Without `verdict`, any part means hallucinated.
+        label_set: The label set of these keys (faithkit/span_types.toml), which gives the parts their type.
         system: The system message, instead of that in system.txt.
     """
 
@@ -82,6 +85,7 @@ class PromptHeader:
     faithful: Text | None = None
     verdict: Text | None = None
     spans: Texts | None = None
+    label_set: Annotated[Annotated[str, OneOf(SETS)] | None, Hint(f"use one of {', '.join(SETS)}")] = None
     system: Text | None = None
 
     conflicts: ClassVar[tuple[Conflict, ...]] = (
@@ -94,6 +98,11 @@ class PromptHeader:
             lambda s: s.reply != JSON and (s.verdict or s.spans),
             "verdict and spans are keys of JSON",
             "write reply: json",
+        ),
+        Conflict(
+            lambda s: s.label_set and not {*(s.spans or [""])} <= {*label_sets()[s.label_set]},
+            "the keys of spans are no labels of {s.label_set}",
+            "write spans: [LABEL, ...] with labels of its table in faithkit/span_types.toml, or leave label_set out",
         ),
         Conflict(
             lambda s: s.reply == TEXT and not (s.hallucinated and s.faithful),

@@ -37,6 +37,7 @@ from data_modules.reading.fields import YES_NO
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Span
+from faithkit.span_types import span_type
 from faithkit.words import unicode_words, word_places
 from judge.options import (
     CHOICES,
@@ -128,21 +129,23 @@ def read_pattern(text: str, words: tuple[str, str]) -> str:
     return UNPARSED if places[0] == places[1] else (HALLUCINATED, FAITHFUL)[places.index(min(places))]
 
 
-def read_keys(text: str, verdict: str | None, spans: Sequence[str], words: tuple[str, str]) -> tuple[str, list[str]]:
-    """Parses a JSON object: the label by the key of the verdict, or by whether a list has a part; and the parts.
+def read_keys(
+    text: str, verdict: str | None, spans: Sequence[str], words: tuple[str, str]
+) -> tuple[str, dict[str, list[str]]]:
+    """Parses a JSON object: the label by the key of the verdict, or by whether a list has a part; and parts by key.
 
     >>> read_keys('{"found": "yes", "parts": ["a red fox"]}', "found", ["parts"], CHOICES)
-    ('hallucinated', ['a red fox'])
+    ('hallucinated', {'parts': ['a red fox']})
     >>> read_keys('{"conflict": [], "baseless": ""}', None, ["conflict", "baseless"], CHOICES)
-    ('faithful', [])
+    ('faithful', {'conflict': [], 'baseless': []})
     """
     values = _read_json(without_thoughts(text))
     if not isinstance(values, dict):
-        return UNPARSED, []
-    lists = [_read_parts(values.get(key)) for key in spans]
-    parts = [part for found in lists for part in found or ()]
+        return UNPARSED, {}
+    lists = {key: _read_parts(values.get(key)) for key in spans}
+    parts = {key: found or [] for key, found in lists.items()}
     if verdict is None:
-        return (UNPARSED if None in lists else HALLUCINATED if parts else FAITHFUL), parts
+        return (UNPARSED if None in lists.values() else HALLUCINATED if any(parts.values()) else FAITHFUL), parts
     value = values.get(verdict)
     if isinstance(value, bool) and words == CHOICES:
         return (HALLUCINATED if value else FAITHFUL), parts
@@ -224,16 +227,27 @@ def locate(part: str, response: str) -> tuple[int, int] | None:
     return (places[found[0]][0], places[found[1] - 1][1]) if found else None
 
 
-def locate_all(parts: Sequence[str], response: str) -> tuple[tuple[Span, ...], int]:
-    """Finds several parts; returns spans in order, with adjacent spans merged, and the number of parts not found."""
+def locate_all(
+    parts: Sequence[str], response: str, labels: Sequence[str] = (), label_set: str = ""
+) -> tuple[tuple[Span, ...], int]:
+    """Finds several parts; returns spans in order, and the number of parts not found.
+
+    Adjacent spans of one label are merged.
+
+    Args:
+        labels: The label of each part; empty for parts without.
+        label_set: The set in `faithkit.span_types` that the labels belong to.
+    """
     places = [locate(part, response) for part in parts]
-    joined: list[tuple[int, int]] = []
-    for begin, end in sorted(place for place in places if place is not None):
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+    labelled = zip(places, labels or [UNTYPED] * len(parts), strict=True)
+    joined: list[tuple[int, int, str]] = []
+    for begin, end, label in sorted((*place, label) for place, label in labelled if place is not None):
+        if joined and begin <= joined[-1][1] and label == joined[-1][2]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]), label)
         else:
-            joined.append((begin, end))
-    return tuple(Span(start=begin, end=end, label=UNTYPED) for begin, end in joined), places.count(None)
+            joined.append((begin, end, label))
+    spans = (Span(start=begin, end=end, label=label, **span_type(label_set, label)) for begin, end, label in joined)
+    return tuple(spans), places.count(None)
 
 
 def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
@@ -346,8 +360,10 @@ def parse_text(text: str, response: str, words: tuple[str, str]) -> ParsedReply:
 
 def parse_json(text: str, response: str, header: PromptHeader) -> ParsedReply:
     """Parses the keys that a prompt names; the parts of a faithful verdict are no spans."""
-    label, parts = read_keys(text, header.verdict, header.spans or [], header.words)
-    spans, missed = locate_all(parts if label == HALLUCINATED else [], response)
+    label, found = read_keys(text, header.verdict, header.spans or [], header.words)
+    named = [(part, key) for key, parts in found.items() for part in parts if label == HALLUCINATED]
+    labels = [key for _, key in named] if header.label_set else []
+    spans, missed = locate_all([part for part, _ in named], response, labels, header.label_set or "")
     return ParsedReply(label=label, spans=spans, text=text, num_unlocated=missed)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,18 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.tiny import write_bert
 
     return write_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def default_file(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default detector on a tiny encoder."""
+    from critic.support.detector import FILE, hash_weights
+    from critic.support.word_model import WordModel
+
+    path = tmp_path_factory.mktemp("default") / "tiny.json"
+    shipped = WordModel.read(FILE)
+    replace(shipped, encoder=str(tiny_bert), encoder_sha256=hash_weights(str(tiny_bert))).write(path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -207,17 +207,12 @@ class SupportDetector:
             gaps = [place - before - 1 for before, place in zip([-9, *chosen], chosen, strict=False)]
             characters = [(words[place].start, words[place].end) for place in chosen]
             found += find_spans(characters, [words[place].sentence for place in chosen], gaps, logits[rest], cut)
-        return tuple(
-            Span(
-                start=start,
-                end=end,
-                text=response[start:end],
-                label=UNTYPED,
-                score=score,
-                evidence=find_evidence(alignment, start, end, logits),
-            )
-            for start, end, score in sorted(found)
-        )
+        spans = []
+        for start, end, score in sorted(found):
+            evidence, type_ = find_evidence(alignment, start, end, logits)
+            text = response[start:end]
+            spans.append(Span(start=start, end=end, text=text, label=UNTYPED, score=score, evidence=evidence, **type_))
+        return tuple(spans)
 
     @property
     def device(self) -> torch.device:

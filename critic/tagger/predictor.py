@@ -38,6 +38,7 @@ from faithkit.errors import UserError
 from faithkit.fast import ANSWERS, accelerate, is_packed
 from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
+from faithkit.span_types import RAGTRUTH, span_type
 
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
@@ -346,13 +347,15 @@ class Tagger:
         spans: list[list[Span]] = [[] for _ in requests]
         for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
             tokens = slice(first, last + 1)
+            label = most_probable_type(logits[tokens], self.model.config.id2label)
             response = int(answers.owner[first])
             spans[response].append(
                 Span(
                     start=int(begin),
                     end=int(stop),
                     text=requests[response].response[begin:stop],
-                    label=most_probable_type(logits[tokens], self.model.config.id2label),
+                    label=label,
+                    **span_type(RAGTRUTH, label),  # the label set of every head with types
                     score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
                 )
             )

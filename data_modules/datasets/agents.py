@@ -45,7 +45,7 @@ class Agents(Source):
             raise BadRow("the conversation has no answer that is judged")
         response, label = turns[-1]["answer"], row.choice("label", {name: name for name in (FAITHFUL, HALLUCINATED)})
         fault = row.choice("fault", {name: name for name in FAULTS}) if label == HALLUCINATED else ""
-        found = read_spans(row, "spans", response, "label", {}, fault) if fault else ()
+        found = read_spans(row, "spans", response, "label", {}, fault, self.name) if fault else ()
         yield Example(
             id=row.text("id"),
             source=self.name,

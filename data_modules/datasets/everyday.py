@@ -45,7 +45,7 @@ class Everyday(Source):
         response = row.text("response")
         label = row.choice("label", {name: name for name in (FAITHFUL, HALLUCINATED)})
         error = row.choice("error", {name: name for name in ERRORS}) if label == HALLUCINATED else ""
-        found = read_spans(row, "spans", response, "label", {}, error) if error else ()
+        found = read_spans(row, "spans", response, "label", {}, error, self.name) if error else ()
         yield Example(
             id=row.text("id"),
             source=self.name,

@@ -10,7 +10,7 @@ FaithBench.csv has 800 summaries, these files 750.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
+from faithkit.span_types import span_type
 
 LAYOUT = {"a batch of FaithBench": ("samples",)}
 LEVELS = ("consistent", "benign", "questionable", "unwanted")  # the worst is last
@@ -71,7 +72,9 @@ class FaithBench(Source):
                     if level not in LEVELS[1:]:
                         known = "Unwanted, Questionable, Benign, Unwanted.Intrinsic, ..."
                         raise BadRow(f"field 'label' has {shorten(label)}; known: {known}")
-                marked.append((max(levels, key=LEVELS.index), span))
+                worst = max(levels, key=LEVELS.index)
+                label = max(label.strip() for label in labels if label.strip().lower().startswith(worst))
+                marked.append((worst, replace(span, **span_type(self.name, label))))
                 tags += labels
         level = max((each for each, _ in marked), key=LEVELS.index, default=LEVELS[0])
         meaning = {"consistent": FAITHFUL, "unwanted": HALLUCINATED}
@@ -79,7 +82,8 @@ class FaithBench(Source):
         if meaning[level] == DROP:
             report.count(f"dropped: {level}")
             return None
-        # Annotators who mark the same part give one span.
+        # Annotators who mark the same part give one span, of the worst level.
+        marked.sort(key=lambda each: LEVELS.index(each[0]))
         spans = {(span.start, span.end): span for each, span in marked if meaning[each] == HALLUCINATED}
         metadata = sample.inside(sample.values.get("metadata") or {})
         return Example(

@@ -20,6 +20,7 @@ from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit.span_types import span_type
 
 CATEGORIES = ("contradiction", "unsupported_addition", "fabricated_reference")
 SUBCATEGORIES = (
@@ -73,7 +74,8 @@ class LettuceDetectCode(Source):
         spans = []
         for span, item in marked:
             element = item.text("subcategory", empty_ok=True)
-            spans.append(replace(span, label=f"{span.label}/{element}") if element else span)
+            label = f"{span.label}/{element}" if element else span.label
+            spans.append(replace(span, label=label, **span_type("lettucedetect", label)))
         labels = [item.text("label", empty_ok=True) for _, item in marked]
         yield Example(
             id=row.default_id,

@@ -18,6 +18,7 @@ from data_modules.reading.shards import ShardFile
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_LABELS, UNTYPED, Example, Span
+from faithkit.span_types import AXES, RAGTRUTH
 
 JSON = (".json", ".jsonl")
 LABELS = {label: label for label in SPAN_LABELS} | RAGTRUTH_LABELS  # of spans
@@ -101,8 +102,13 @@ class PairReader:
                 raise BadRow(f"column {self.columns.spans!r} holds no JSON list", hint=hint)
         if spans is None or spans == "":
             return None
-        found = read_spans(row.inside({"spans": spans}), "spans", response, "label", LABELS, UNTYPED)
-        return tuple(span for span, _ in found)
+        found = []
+        row_of_spans = row.inside({"spans": spans})
+        for span, item in read_spans(row_of_spans, "spans", response, "label", LABELS, UNTYPED, RAGTRUTH):
+            given = [axis for axis in AXES if item.values.get(axis) is not None]
+            axes: dict[str, Any] = {axis: item.choice(axis, {name: name for name in AXES[axis]}) for axis in given}
+            found.append(replace(span, **axes))
+        return tuple(found)
 
     def _meta(self, row: Row) -> dict[str, Any]:
         others = other_fields(row.values, self._used).items()

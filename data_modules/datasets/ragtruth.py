@@ -189,7 +189,7 @@ class RagTruth(Source):
             report.count(f"dropped: quality {quality}")
             return None
         answer = row.text("response")
-        marked = read_spans(row, "labels", answer, "label_type", LABELS)
+        marked = read_spans(row, "labels", answer, "label_type", LABELS, label_set=self.name)
         spans = []
         for span, item in marked:
             severity = span.label.split("_")[0]

@@ -21,6 +21,7 @@ from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
+from faithkit.span_types import RAGTRUTH
 
 MESSAGES, SPANS = "messages.csv", "hallucination_spans.csv"
 MESSAGE_FIELDS = ("stable_id", "meta", "role", "position", "text", "message_thread_stable_id")
@@ -94,7 +95,9 @@ class RagTruthPlusPlus(Source):
             with report.rejecting(mark):
                 bounds = _number(mark, "start_pos"), _number(mark, "end_pos")
                 label = LABELS.get(mark.text("label", empty_ok=True).strip().lower(), UNTYPED)
-                spans.append(locate_span(mark.text("span_text", empty_ok=True), *bounds, answer, report, label))
+                spans.append(
+                    locate_span(mark.text("span_text", empty_ok=True), *bounds, answer, report, label, RAGTRUTH)
+                )
                 continue
             report.count("dropped: an answer with a bad span")
             return None

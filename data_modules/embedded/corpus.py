@@ -10,6 +10,7 @@ from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.settings.check import check_value
 from faithkit.settings.types import NonNegativeInt
+from faithkit.span_types import span_type
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
 GENERIC_EVERY = 8  # one turn in this many gives a generic reply, unless they are dropped
@@ -129,7 +130,9 @@ def _example(
         reference=exchange.faithful.text,
         original=exchange.hallucinated.text if suffix == "f" and exchange.is_edited else None,
         label=label,
-        spans=tuple(Span(start=start, end=end, label=kind) for start, end, kind in reply.marks),
+        spans=tuple(
+            Span(start=start, end=end, label=kind, **span_type("embedded", kind)) for start, end, kind in reply.marks
+        ),
         tags=reply.tags,
         negatives=(exchange.hallucinated.text,),
         target=reply.target,

@@ -11,6 +11,7 @@ from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Example, Span, Turn
+from faithkit.span_types import span_type
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
@@ -113,7 +114,13 @@ COUNTING = "offsets count characters of the answer from 0, and the end is the pl
 
 
 def read_spans(
-    row: Row, name: str, answer: str, label_name: str, labels: Mapping[str, str], default: str | None = None
+    row: Row,
+    name: str,
+    answer: str,
+    label_name: str,
+    labels: Mapping[str, str],
+    default: str | None = None,
+    label_set: str = "",
 ) -> list[tuple[Span, Row]]:
     """Reads the spans of the list under `name` by their place, each with its object; they may overlap and repeat.
 
@@ -121,6 +128,7 @@ def read_spans(
         label_name: The field of an object that holds its label.
         labels: Labels by the way they are spelt, in lower case.
         default: The label of a span that names none; None if it must.
+        label_set: The set in `faithkit.span_types` that the labels belong to; empty for spans without a type.
     """
     found = []
     for index, values in enumerate(row.items(name)):
@@ -138,12 +146,17 @@ def read_spans(
             if text is not None and text != answer[start:end]:
                 here = f"the answer has {shorten(answer[start:end])} at {start} to {end}"
                 raise BadRow(f"field 'text' is {shorten(text)}, but {here}", hint=COUNTING)
-            found.append((Span(start=start, end=end, label=label), item))
+            found.append((Span(start=start, end=end, label=label, **span_type(label_set, label)), item))
     return sorted(found, key=lambda each: (each[0].start, each[0].end))
 
 
-def locate_span(text: str, start: int, end: int, answer: str, report: ReadReport, label: str = UNTYPED) -> Span:
+def locate_span(
+    text: str, start: int, end: int, answer: str, report: ReadReport, label: str = UNTYPED, label_set: str = ""
+) -> Span:
     """Makes a span of offsets and the text there; where they disagree, the only place of the text counts.
+
+    Args:
+        label_set: As in `read_spans`.
 
     Raises:
         BadRow: The span is outside the answer or empty, or the text is not there, or at several places.
@@ -158,7 +171,7 @@ def locate_span(text: str, start: int, end: int, answer: str, report: ReadReport
         report.count("span moved to its text, which its offsets miss")
         start = answer.index(text)
         end = start + len(text)
-    return Span(start=start, end=end, label=label)
+    return Span(start=start, end=end, label=label, **span_type(label_set, label))
 
 
 def read_token_spans(row: Row, tokens_name: str, marks_name: str, text: str) -> tuple[Span, ...]:

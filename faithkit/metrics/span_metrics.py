@@ -13,7 +13,9 @@ Character level (Niu et al. 2024, section 5.3): `char_precision` = characters bo
 `char_recall` = the same / gold ones, `char_f1` = 2 x the same / (predicted + gold). Both sides are unions of spans
 within a response, so no value leaves [0, 1]. Characters are summed over all responses before dividing (micro), those of
 faithful responses too. `type/<type>/char_recall` has the gold spans of one type below and their predicted characters
-above; predictions of any type count, as in the paper's Figure 4.
+above; predictions of any type count, as in the paper's Figure 4. `relation/<name>/char_recall` and
+`element/<name>/char_recall` do the same for the axes of `faithkit.span_types`; `.../char_precision` has the predicted
+spans of one relation or element below and their gold characters above.
 
 0/0 is 0 for precision, recall and F1 of the data; a resample that leaves 0/0 of what the data define does not count.
 `response_ece_debiased` is corrected for what few rows add to `response_ece`. Undefined metrics are left out: recall of
@@ -32,10 +34,12 @@ from faithkit.errors import UserError, shorten
 from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.outcomes import align_predictions, scores_of
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
+from faithkit.span_types import AXES
 from faithkit.statistics.bootstrap import Evaluation, Groups, ScoredMetrics
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
+AXES_OF_GOLD = {"type": SPAN_TYPES, **AXES}  # a detector's own labels are not compared with those of the data
 Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in order
 
 
@@ -51,9 +55,8 @@ class SpanOutcomes:
         marked: Characters of the gold spans [N].
         found: Characters of the predicted spans [N].
         hits: Characters in both [N].
-        types: The gold spans' labels, those of `SPAN_TYPES` first, without `UNTYPED`.
-        type_marked: As `marked`, by type [N, T].
-        type_hits: As `hits`, by type of the gold span [N, T].
+        by_type: For each metric of a type, such as `type/LABEL/char_recall`, the characters of its spans, and those of
+            them that are both gold and predicted [N, 2]. `UNTYPED` is no type.
         tasks: The task of each row, "" where the data does not say.
         models: The model that wrote the response of each row, "" where the data does not say.
         groups: The source of each row.
@@ -66,9 +69,7 @@ class SpanOutcomes:
     marked: NDArray[np.int64]
     found: NDArray[np.int64]
     hits: NDArray[np.int64]
-    types: tuple[str, ...]
-    type_marked: NDArray[np.int64]
-    type_hits: NDArray[np.int64]
+    by_type: Mapping[str, NDArray[np.int64]]
     tasks: NDArray[np.str_]
     models: NDArray[np.str_]
     groups: Groups
@@ -87,20 +88,22 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     if unmarked:
         problem = f"{len(unmarked)} of {len(examples)} examples have no marked spans ({shorten(unmarked[0], 40)}, ...)"
         raise UserError(problem, hint="score spans on a benchmark that marks them")
-    labels = {span.label for example in examples for span in example.spans or ()} - {UNTYPED}
-    types = (*(label for label in SPAN_TYPES if label in labels), *sorted(labels.difference(SPAN_TYPES)))
-    counts = np.zeros((len(examples), 3 + 2 * len(types)), np.int64)
+    counts = np.zeros((len(examples), 3), np.int64)
+    by_type: dict[str, NDArray[np.int64]] = {}
     for row, (example, prediction) in enumerate(zip(examples, aligned, strict=True)):
         spans = example.spans or ()
         found = merge_spans(check_spans(prediction, len(example.response)))
         if not spans and not found:
             continue
         marked = merge_spans(spans)
-        counts[row, :3] = count_characters(marked), count_characters(found), count_shared(marked, found)
-        for label in {span.label for span in spans} - {UNTYPED}:
-            place = 3 + types.index(label)
-            runs = merge_spans(span for span in spans if span.label == label)
-            counts[row, place], counts[row, place + len(types)] = count_characters(runs), count_shared(runs, found)
+        counts[row] = count_characters(marked), count_characters(found), count_shared(marked, found)
+        recalled, predicted = divide_spans(spans, AXES_OF_GOLD), divide_spans(prediction.spans, AXES)
+        parts = [(f"{name}/char_recall", part, found) for name, part in recalled.items()]
+        parts += [(f"{name}/char_precision", part, marked) for name, part in predicted.items()]
+        for name, part, others in parts:
+            runs = merge_spans(part)
+            of_type = by_type.setdefault(name, np.zeros((len(examples), 2), np.int64))
+            of_type[row] = count_characters(runs), count_shared(runs, others)
     gold = [bool(e.spans) if e.label is None else e.label == HALLUCINATED for e in examples]
     return SpanOutcomes(
         gold=np.array(gold, np.int8),
@@ -110,13 +113,29 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
         marked=counts[:, 0],
         found=counts[:, 1],
         hits=counts[:, 2],
-        types=types,
-        type_marked=counts[:, 3 : 3 + len(types)],
-        type_hits=counts[:, 3 + len(types) :],
+        by_type={name: by_type[name] for name in sorted(by_type, key=_place_of)},
         tasks=np.array([str(example.meta.get("task") or "") for example in examples]),
         models=np.array([str(example.meta.get("model") or "") for example in examples]),
         groups=Groups.of(example.group for example in examples),
     )
+
+
+def divide_spans(spans: Iterable[Span], axes: Iterable[str]) -> dict[str, list[Span]]:
+    """Divides spans by their types, such as `relation/contradiction`; those without characters or type are left out."""
+    parts: dict[str, list[Span]] = {}
+    for span in spans:
+        for axis in axes:
+            value = getattr(span, axis)
+            if value not in (None, UNTYPED) and span.start < span.end:
+                parts.setdefault(f"{axis}/{value}", []).append(span)
+    return parts
+
+
+def _place_of(name: str) -> tuple[int, int, str]:
+    """Returns the place of a type's metric in reports: types in the order of their axis, other labels after them."""
+    axis, _, rest = name.partition("/")
+    value, choices = rest.rpartition("/")[0], AXES_OF_GOLD[axis]
+    return list(AXES_OF_GOLD).index(axis), choices.index(value) if value in choices else len(choices), name
 
 
 def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
@@ -209,8 +228,7 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
     elif differ := int((outcomes.called != outcomes.flagged).sum()):
         rules = "response_ metrics follow the label, response_by_spans_ the spans"
         notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
-    marked = (outcomes.type_marked > 0).sum(axis=0)
-    counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
+    counts |= {name: int((each[:, 0] > 0).sum()) for name, each in outcomes.by_type.items()}
     return Evaluation(
         groups=outcomes.groups,
         statistic=span_statistic(outcomes),
@@ -240,18 +258,16 @@ def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
 def span_statistic(outcomes: SpanOutcomes) -> Statistic:
     """Makes a function of group weights for all metrics: rows are summed by group once."""
     statistics = {prefix: overall_statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
-    sums = outcomes.groups.sums
-    by_type = {
-        f"type/{name}/char_recall": (sums(outcomes.type_hits[:, place]), sums(outcomes.type_marked[:, place]))
-        for place, name in enumerate(outcomes.types)
-    }
+    by_type = {name: outcomes.groups.sums(each) for name, each in outcomes.by_type.items()}  # [G, 2]
 
     def values(weights: Values) -> dict[str, Values]:
         found: dict[str, Values] = {}
         for prefix, statistic in statistics.items():
             found |= {prefix + name: value for name, value in statistic(weights).items()}
         with np.errstate(invalid="ignore"):  # NaN where a resample has no span of the type
-            found |= {name: (weights @ hits) / (weights @ marked) for name, (hits, marked) in by_type.items()}
+            for name, each in by_type.items():
+                of_type, in_both = (weights @ each).T
+                found[name] = in_both / of_type
         return found
 
     return values

@@ -106,7 +106,7 @@ def build_row(
         if example.spans is None
         else [
             [
-                span.label,
+                _names_of(span),
                 [
                     None if p is None else round_score(_covered_share(span, s))
                     for p, s in zip(predictions, called, strict=True)
@@ -135,7 +135,7 @@ def _verdict_data(
     ]
     marks = [
         [
-            span.label,
+            _names_of(span),
             round_score(span.score),
             None if example.spans is None else round_score(_covered_share(span, gold)),
             *(_evidence_data(span.evidence, sources) if has_text and span.evidence else []),
@@ -144,6 +144,11 @@ def _verdict_data(
     ]
     text = prediction.text if prediction.text != example.response else ""
     return [*verdict, marks, text] if text else [*verdict, marks] if marks else verdict
+
+
+def _names_of(span: Span) -> list[str]:
+    """The label of a span, and its type."""
+    return list(dict.fromkeys(filter(None, (span.label, span.relation, span.element))))
 
 
 def _evidence_data(evidence: Evidence, sources: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import parse_lines, parse_prediction
 from faithkit.records import LABELS, Example, Prediction, Span, Turn
+from faithkit.span_types import AXES
 
 # The fields of an example's `meta` that a line keeps: short values that rows can be grouped by, never texts.
 FACTS = (
@@ -56,8 +57,8 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
     known, meta = example.to_dict(), example.meta
     line = prediction.to_dict()
     if not texts:  # marked parts and sentences of the context are texts, too
-        keys = ("start", "end", "label", "score")
-        line["spans"] = [{name: span[name] for name in keys} for span in line["spans"]]
+        keys = ("start", "end", "label", "score", *AXES)
+        line["spans"] = [{name: span[name] for name in keys if name in span} for span in line["spans"]]
     if not generated:
         line["gold"] = example.label
         if example.spans is not None:
@@ -115,7 +116,10 @@ def _row(value: Any, name: str) -> PredictedRow:
     spans = None
     if has_text and (marked := value.get("gold_spans")) is not None:
         marked = marked if isinstance(marked, list) else []
-        spans = tuple(Span(start=one["start"], end=one["end"], label=str(one["label"])) for one in marked)
+        spans = tuple(
+            Span(start=one["start"], end=one["end"], label=str(one["label"]), **{axis: one.get(axis) for axis in AXES})
+            for one in marked
+        )
     example = Example(
         id=prediction.id,
         source=_text(value, "source") or name,

@@ -34,10 +34,12 @@ from faithkit.reports.score_table import (
 )
 from faithkit.scores.board import Board
 from faithkit.scores.measures import titles_of
+from faithkit.span_types import AXES, span_type
 from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
 
-# The fields of `meta` that divide a dataset, the paper's first; and those that only hallucinated examples have.
+# The fields of `meta` that divide a dataset, the paper's first; and the type that only hallucinated examples have, with
+# what it means on the axes.
 PARTS = {
     "halludial": ("scenario",),
     "halueval": ("task",),
@@ -45,7 +47,7 @@ PARTS = {
     "everyday": ("style",),
     "agents": ("setting",),
 }
-TYPES = {"diahalu": ("type",), "everyday": ("error",), "agents": ("fault",)}
+TYPES = {"diahalu": ("type", *AXES), "everyday": ("error", *AXES), "agents": ("fault", *AXES)}
 # Column heads by metric. Papers of dialogue judges give means over both classes, others those of one.
 COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
 OF_BOTH_CLASSES = {
@@ -73,7 +75,7 @@ def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> 
         for example in examples:
             if example.meta.get(field) is not None:
                 by_value.setdefault(str(example.meta[field]), []).append(example)
-        if len(by_value) > 1 or any(names[0] == field for names in fields.values()):
+        if len(by_value) > 1 or field in AXES or any(names[0] == field for names in fields.values()):
             found += [(field, value, rows) for value, rows in sorted(by_value.items())]
     return found
 
@@ -107,12 +109,19 @@ def part_metrics(
     for field, value, rows in divide(examples, PARTS):
         baselines = {one.name: one.predictions for one in predict_baselines(rows, data)}
         scored[f"{field}/{value}"] = score(rows, {MODEL: predictions, **baselines})
-    if types := divide(examples, TYPES):
+    if types := divide([_with_axes(example) for example in examples], TYPES):
         systems = {MODEL: predictions} | {one.name: one.predictions for one in predict_baselines(examples, data)}
         for field, value, rows in types:
             found = score(rows, systems)
             scored[f"{field}/{value}"] = {name: {"recall": each["recall"]} for name, each in found.items()}
     return scored
+
+
+def _with_axes(example: Example) -> Example:
+    """Adds the relation and the element of an example's type to its `meta`."""
+    field, *_ = TYPES.get(example.source, ("type",))
+    label = str(example.meta.get(field, ""))
+    return replace(example, meta={**example.meta, **span_type(example.source, label)})
 
 
 def part_tables(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +13,7 @@ from faithkit.baselines.simple_detectors import MEDIAN, BaselineData
 from faithkit.baselines.word_overlap import mismatch_predictions
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
+    AXES_OF_GOLD,
     NOTHING_FOUND,
     SpanOutcomes,
     evaluate_spans,
@@ -330,13 +332,23 @@ def _figure_tables(systems: Systems, outcomes: SpanOutcomes, published: str, *, 
             for task in TASKS
         }
         tables.append(parts_table("task/", both_rules | two, by_task, title=f"{title} by task, percent"))
-    if outcomes.types:
-        rows: list[Row] = []
-        for part, each in split_parts("type/", two).items():
-            recalls = {name: one.get("char_recall") for name, one in each.items()}
-            rows.append((part, {"n": next(iter(each.values()))["char_recall"].n, **recalls}))
-        head = f"{title}, character recall by type, percent"
-        tables.append(score_table(head, "type", ["n", *two], rows, no_wrap=["n"], show_edge=True))
+    for axis in AXES_OF_GOLD:
+        rows: list[tuple[str, dict[str, Cell]]] = []
+        for part, each in split_parts(f"{axis}/", two).items():
+            cells: dict[str, Cell] = {name: one.get("char_recall") for name, one in each.items()}
+            for metric, size in (("char_recall", "n"), ("char_precision", "marked")):
+                if (found := each["model"].get(metric)) is not None:
+                    cells |= {metric: found, size: found.n}
+            rows.append((part, cells))
+        if not rows:
+            continue
+        columns, options = {"n": "n", **{name: name for name in two}}, dict[str, Any]()
+        if any("marked" in cells for _, cells in rows):
+            columns |= {"marked": "marked", "char_precision": "precision"}
+            meaning = "n: responses with a gold span of it; marked: with a predicted one, whose precision follows"
+            options = {"caption": [meaning], "bounds": ["model"]}
+        head = f"{title}, character recall by {axis}, percent"
+        tables.append(score_table(head, axis, columns, rows, no_wrap=["n", "marked"], show_edge=True, **options))
     if outcomes.models.any():
         tables.append(parts_table("model/", two, title=f"{title} by generator model, percent"))
     return tables

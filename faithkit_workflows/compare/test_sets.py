@@ -16,6 +16,7 @@ from faithkit.pages.page_parts import gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.runs.run import Run
+from faithkit.span_types import AXES
 from faithkit.statistics.metric import Metric
 
 FACT = "fact "  # prefix of facts, which may have the name of a field
@@ -207,7 +208,8 @@ TITLES: Mapping[str, str] = {
     **{"source": "Dataset", "split": "Split"},
     **{name: name.replace("_", " ").capitalize() for name in FACTS},
     **{"model": "Generator", "model_name": "Generator"},
-    **{"tags": "Tags", "span_types": "Types of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
+    **{"tags": "Tags", "span_types": "Types of spans", "span_relations": "Relations of spans"},
+    **{"span_elements": "Elements of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
 }
 MAX_VALUES = 25  # fields with more values are left out
 TURNS = (0, 1, 2, 3, 5, 9)  # the first value of each bin of the history's length
@@ -238,6 +240,9 @@ def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
             facts["tags"] = ", ".join(example.tags)
         if example.spans:
             facts["span_types"] = ", ".join(sorted({span.label for span in example.spans}))
+            for axis in AXES:
+                if types := {getattr(span, axis) for span in example.spans} - {None}:
+                    facts[f"span_{axis}s"] = ", ".join(sorted(types))
         if id_ in test_set.with_text:
             facts["history"] = _bin(len(example.history), TURNS)
             facts["knowledge"] = _bin(len(example.knowledge.split()), WORDS)

@@ -20,6 +20,7 @@ from typing import Any
 
 from data_modules.reading.conversations import parse_calls
 from faithkit.records import HALLUCINATED, Evidence, Prediction, Span
+from faithkit.span_types import span_type
 
 ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated
@@ -130,7 +131,8 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
             reason = f"the call {failed[-1]['name']} {shown}"
         evidence = Evidence(reason=reason)
         text = answer[start:end]
-        span = Span(start=start, end=end, label=ACTION, score=PROBABILITY, text=text, evidence=evidence)
+        known: Any = {"label": ACTION, **span_type("actions", ACTION)}
+        span = Span(start=start, end=end, score=PROBABILITY, text=text, evidence=evidence, **known)
         found.append((span, bool(doing) and not failed))
     return found
 

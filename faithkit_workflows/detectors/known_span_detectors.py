@@ -25,6 +25,7 @@ from faithkit.inference.prompts import FIELD
 from faithkit.inference.text import SYSTEM, USER, Form, Message, TextEngine
 from faithkit.published.known_detectors import PassageTagger, SpanLister
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span, split_passages
+from faithkit.span_types import span_type
 from faithkit.weights.resolve import hub_file, hub_in_reach
 from judge.questions import weigh_or_write
 from judge.reply import without_thoughts
@@ -247,5 +248,5 @@ def locate_in_order(items: Sequence[tuple[str, str]], response: str) -> tuple[tu
             num_missed += 1
             continue
         end = begin + len(text)
-        spans.append(Span(start=begin, end=end, label=label, text=text))
+        spans.append(Span(start=begin, end=end, label=label, text=text, **span_type("lettucedetect", label)))
     return tuple(sorted(spans, key=lambda span: span.start)), num_missed

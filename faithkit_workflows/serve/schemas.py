@@ -28,6 +28,7 @@ from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_conversa
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as RawRow
 from faithkit.records import Example, Turn
+from faithkit.span_types import Element, Relation
 
 # Every code with its status; documentation and tests read this table.
 STATUSES = {
@@ -342,7 +343,9 @@ class MarkedSpan(BaseModel):
     start: int
     end: int
     text: str
-    type: str
+    type: str = Field(description="The label in the model's own words.")
+    relation: Relation | None = Field(description="To the context; null where the model does not say it.")
+    element: Element | None = Field(description="What is wrong; null where the model does not say it.")
     probability: float | None
     evidence: SpanEvidence
 

@@ -132,6 +132,7 @@ def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[CheckResult | Exc
                 place, places = passages[found.passage][0], {"start": found.start, "end": found.end}
                 evidence = SpanEvidence(id=place, text=found.text, reason=found.reason, **places)
                 marked: dict[str, Any] = {"text": span.text, "type": span.label, "probability": span.score}
+                marked |= {"relation": span.relation, "element": span.element}
                 spans.append(MarkedSpan(start=span.start, end=span.end, evidence=evidence, **marked))
             label: Any = prediction.label
             verdict: Any = prediction.verdict(unsure_from)

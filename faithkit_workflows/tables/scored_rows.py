@@ -21,6 +21,7 @@ from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Prediction, split_passages
+from faithkit.span_types import AXES
 from faithkit_workflows.tables.user_table import UserTable
 
 ADDED = VERDICT
@@ -110,6 +111,7 @@ def _add_verdicts(
                     "end": s.end,
                     "text": text[s.start : s.end],
                     "label": s.label,
+                    **{axis: getattr(s, axis) for axis in AXES},
                     "score": s.score,
                     "reason": s.evidence.reason if s.evidence else "",
                     "evidence": s.evidence.text if s.evidence else "",
@@ -195,8 +197,10 @@ def scored_schema(rows: UserTable, added: Sequence[str] = ADDED) -> Any:
         plain = {frozenset({bool}): pa.bool_(), frozenset({float}): pa.float64(), frozenset({int, float}): pa.float64()}
         found = {name: frozenset(kinds - {type(None)}) for name, kinds in rows.kinds.items()}
         existing = pa.schema([(name, plain.get(kinds, pa.string())) for name, kinds in found.items()])
-    places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
-    spans = pa.list_(pa.struct([*places, ("score", pa.float64()), ("reason", pa.string()), ("evidence", pa.string())]))
+    fields: list[Any] = [("start", pa.int64()), ("end", pa.int64())]
+    fields += [(name, pa.string()) for name in ("text", "label", *AXES)]
+    fields += [("score", pa.float64()), ("reason", pa.string()), ("evidence", pa.string())]
+    spans = pa.list_(pa.struct(fields))
     types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
     types[LANGUAGE] = pa.string()
     return pa.schema([*existing, *(pa.field(names[name], types[name]) for name in added)])

@@ -1,5 +1,7 @@
 """Evidence points into the context that was given, whatever the texts are."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,8 @@ def test_the_closest_sentence_shares_most_words_with_the_sentence_of_the_span() 
     assert span.text == "36 months"
     assert span.evidence == Evidence(text="The warranty lasts 24 months.", start=7, end=36, reason=CLOSEST)
     assert describe_mark(span).startswith(f'"36 months": {CLOSEST}')
+    typed = replace(span, relation="unsupported_addition", element="date")
+    assert describe_mark(typed).startswith(f'"36 months" (unsupported addition, date): {CLOSEST}')
     assert complete("Zebras run.", "Zebras").evidence == Evidence(reason=NOTHING)
 
 

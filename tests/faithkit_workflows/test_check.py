@@ -61,9 +61,20 @@ def test_options_have_two_forms_and_json_has_the_result(
     reason = "the closest sentence of the context"
     evidence = {"text": "The bag is red.", "start": 0, "end": 15, "passage": 1, "reason": reason}
     span = {"start": 11, "end": 15, "text": "blue", "type": UNTYPED, "probability": 0.75, "evidence": evidence}
+    span |= {"relation": None, "element": None}
     found = json.loads(capsys.readouterr().out)
     assert found | {"label": HALLUCINATED, "probability": 0.9, "spans": [span], "model": MARKING} == found
     assert run(*arguments, "--fail") == 1
+
+
+def test_a_mark_of_the_default_has_its_type(run: Run, default_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("manual.txt").write_text("The warranty lasts 24 months.")
+    checked = ("--context", "manual.txt", f"--checkpoint=default:{default_file}", "The warranty lasts 36 months.")
+    assert run(*checked, "--threshold=0", "--json") == 0
+    [span] = json.loads(capsys.readouterr().out)["spans"]
+    assert (span["text"], span["relation"], span["element"]) == ("36 months", "contradiction", "number")
+    assert run(*checked, "--threshold=0") == 0
+    assert '"36 months" (contradiction, number): the context says 24 months' in capsys.readouterr().out
 
 
 def test_the_text_quotes_the_sentence_of_each_mark(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

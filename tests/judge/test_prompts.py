@@ -209,6 +209,17 @@ def test_a_header_declares_how_replies_are_read(
     assert judged(tmp_path, header, reply, ask) == (label, parts)
 
 
+def test_the_keys_of_a_label_set_give_the_parts_their_type(tmp_path: Path) -> None:
+    header = "reply: json\nspans: [conflict, baseless]\nlabel_set: ragtruth"
+    prompts = write_prompts(tmp_path, verdict=f"---\n{header}\n---\n{{response}}")
+    engine = SetEngine(says=lambda prompt: ['{"conflict": ["twelve"], "baseless": ["countries."]}'])
+    found = Judge.load(engine, prompts=prompts).judge("It flows through ten.", RESPONSE)
+    assert [(span.label, span.relation, span.element) for span in found.spans] == [
+        ("conflict", "contradiction", None),
+        ("baseless", "unsupported_addition", "claim"),
+    ]
+
+
 @given(st.text(max_size=60))
 def test_any_reply_in_another_form_is_unparsed(reply: str) -> None:
     header, _ = read_header("---\nreply: json\nverdict: found\nspans: parts\n---\n{response}")
@@ -261,6 +272,8 @@ def test_a_prompt_has_the_fields_that_it_needs() -> None:
         ("---\nhallucinated: a\n---\n{response}", "no form of the reply", "write reply:"),
         ("---\nreply: first_word\nhallucinated: no\n---\n{response}", "are both no", "name the other word too"),
         ("---\nreply: first_word\nspans: a\n---\n{response}", "are keys of JSON", "write reply: json"),
+        ("---\nreply: json\nspans: a\nlabel_set: own\n---\n{response}", "label_set is 'own'", "use one of ragtruth, "),
+        ("---\nreply: json\nspans: a\nlabel_set: fava\n---\n{response}", "no labels of fava", "span_types.toml"),
     ],
 )  # fmt: skip
 def test_a_prompt_file_that_cannot_be_used_is_named(text: str, problem: str, hint: str, tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ const covering = (piece, system) => (typeof piece === "string" ? [] : (piece[2 +
 const spanText = (row, covers) => row.pieces.map((piece) => (covers(piece) ? piece[0] : "")).join("");
 
 function describe(row, system, gold, called) {
-  const parts = gold.map((place) => `gold: ${spell(row.gold_spans[place][0])}`);
+  const parts = gold.map((place) => `gold: ${spell(row.gold_spans[place][0].join(", "))}`);
   for (const place of called) {
-    const [label, score] = spansOf(row, system)[place];
-    parts.push(`predicted: ${spell(label)}${score === null ? "" : `, probability ${number(score)}`}`);
+    const [names, score] = spansOf(row, system)[place];
+    parts.push(`predicted: ${spell(names.join(", "))}${score === null ? "" : `, probability ${number(score)}`}`);
   }
   return parts.join("\n");
 }
@@ -87,28 +87,28 @@ function answer(row, system) {
   return paragraph;
 }
 
-function spanLine(row, kind, place, label, facts, covers) {
+function spanLine(row, kind, place, names, facts, covers) {
   const quote = addText(make("q", ""), spanText(row, covers));
   quote.dir = "auto";
   const shown = make("mark", kind, kind === "gold" ? "gold" : "predicted");
-  const line = make("li", "", shown, " ", make("b", "", spell(label)), ` ${facts} `, quote);
+  const line = make("li", "", shown, " ", make("b", "", spell(names.join(", "))), ` ${facts} `, quote);
   line.dataset.span = `${kind[0]}${place}`;
   return line;
 }
 
 function spanList(row, system) {
   const list = make("ul", "spans");
-  goldSpans(row).forEach(([label, shares], place) => {
+  goldSpans(row).forEach(([names, shares], place) => {
     const found = shares[system];
     const facts = found === null ? "" : found > 0 ? `✓ found ${percent(found)}` : "✗ missed";
     const covers = (piece) => typeof piece !== "string" && piece[1].includes(place);
-    list.append(spanLine(row, "gold", place, label, facts, covers));
+    list.append(spanLine(row, "gold", place, names, facts, covers));
   });
-  spansOf(row, system).forEach(([label, score, right, reason, sentence, tool], place) => {
+  spansOf(row, system).forEach(([names, score, right, reason, sentence, tool], place) => {
     const facts = [];
     if (score !== null) facts.push(number(score));
     if (right !== null) facts.push(right > 0 ? `✓ right ${percent(right)}` : "✗ false alarm");
-    const line = spanLine(row, "called", place, label, facts.join(" · "), (piece) => covering(piece, system).includes(place));
+    const line = spanLine(row, "called", place, names, facts.join(" · "), (piece) => covering(piece, system).includes(place));
     if (reason) addText(line, ` ${reason}`);
     if (tool) line.append(" · ", addText(make("code", ""), tool));
     if (sentence) addText(line, `: “${sentence}”`); // of the context, that it was compared with

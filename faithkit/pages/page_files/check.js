@@ -7,6 +7,9 @@ function setText(id, text) {
   element(id).textContent = text;
 }
 
+// The type of a span, as far as the model gives it.
+const typeOf = (span) => [span.relation, span.element].filter(Boolean).join(", ").replaceAll("_", " ") || "not supported";
+
 // Spans count characters; JavaScript's strings count UTF-16 units.
 function markAnswer(text, spans) {
   const characters = Array.from(text), paragraph = element("marked");
@@ -17,7 +20,7 @@ function markAnswer(text, spans) {
     const mark = addText(make("mark", "called"), characters.slice(span.start, span.end).join(""));
     const near = span.evidence.text ? `${span.evidence.reason}: ${span.evidence.text}` : span.evidence.reason;
     mark.tabIndex = 0;
-    mark.dataset.tip = `not supported${span.probability === null ? "" : `, probability ${number(span.probability)}`}\n${near}`;
+    mark.dataset.tip = `${typeOf(span)}${span.probability === null ? "" : `, probability ${number(span.probability)}`}\n${near}`;
     mark.dataset.spans = place;
     mark.setAttribute("aria-description", mark.dataset.tip.replaceAll("\n", "; "));
     paragraph.append(mark);
@@ -28,7 +31,7 @@ function markAnswer(text, spans) {
 
 function listSpans(spans, passages) {
   element("spans").replaceChildren(...spans.map((span, place) => {
-    const line = make("li", "", make("mark", "called", "not supported"), " ", addText(make("q", ""), span.text));
+    const line = make("li", "", make("mark", "called", typeOf(span)), " ", addText(make("q", ""), span.text));
     const { id, text, reason } = span.evidence;
     const where = text && passages.length > 1 ? ` in passage ${Number(id) + 1}` : "";
     line.append(" · ", addText(make("b", ""), reason), where);

@@ -79,7 +79,7 @@ function facetsOf(own, hasGold) {
 
 function labels(row) {
   const spans = [...goldSpans(row), ...spansOf(row, state.a), ...(state.b === null ? [] : spansOf(row, state.b))];
-  return spans.length ? [...new Set(spans.map((span) => span[0]))] : [];
+  return [...new Set(spans.flatMap((span) => span[0]))];
 }
 
 function between(row) {

@@ -18,7 +18,7 @@ from critic.support.word_model import WordModel
 from critic.support.word_states import ContextCache, choose_contexts, choose_passages
 from data_modules.datasets.pairs import read_pairs
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, join_passages
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, join_passages
 from tests.running import ROOT
 
 ANSWERS = ROOT / "data_modules/everyday_answers/development.jsonl"
@@ -53,6 +53,23 @@ def test_label_probability_and_spans_agree(detector: SupportDetector, answers: S
         assert prediction.label == (HALLUCINATED if is_hallucinated else FAITHFUL)
         assert bool(prediction.spans) == is_hallucinated
         assert all(example.response[s.start : s.end].strip() for s in prediction.spans)
+
+
+@pytest.mark.parametrize(
+    ("answer", "relation", "element"),
+    [
+        ("The warranty lasts 36 months.", "contradiction", "number"),
+        ("The warranty lasts 24 weeks.", "contradiction", "unit"),
+        ("The warranty does not last 24 months.", "contradiction", "negation"),
+        ("The warranty starts on 1 May 2024.", "unsupported_addition", "date"),
+    ],
+)
+def test_a_mark_has_the_type_of_its_comparison(
+    detector: SupportDetector, answer: str, relation: str, element: str
+) -> None:
+    found = detector.predict(CONTEXT, answer, threshold=0.0)
+    assert isinstance(found, Prediction)
+    assert (relation, element) in [(span.relation, span.element) for span in found.spans], found.spans
 
 
 def test_a_list_gives_what_single_calls_give(detector: SupportDetector, answers: Sequence[Example]) -> None:

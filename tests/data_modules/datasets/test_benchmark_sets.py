@@ -127,6 +127,7 @@ def test_a_summary_is_of_its_worst_label(tmp_path: Path) -> None:
     assert counts == {"kept": 5, "annotations without a label, left out": 1}
     pool = examples[1]
     assert [pool.response[span.start : span.end] for span in pool.spans or ()] == ["a pool"], "two annotators, one span"
+    assert [span.relation for span in pool.spans or ()] == ["unsupported_addition"], "of the worse label"
     assert pool.tags == ("Unwanted", "Unwanted.Extrinsic", "Questionable", "Benign")
     assert examples[3].spans == () and pool.meta["model"] == "maker/model-1" and pool.id == "batch_1:1"
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,12 @@ def test_questions_groups_ids_and_spans_are_read_where_a_table_has_them(tmp_path
     (found,) = read(tmp_path / "a.csv", columns={"group": "doc"})
     assert (found.id, found.group, found.label) == ("x", "d", "hallucinated")
     assert (found.history, found.spans) == (ASKED, SPANS)
+    for element, problem in (("unit", None), ("colour", "field 'element' is 'colour'; known: 'number', 'date'")):
+        span = {"start": 6, "end": 9, "relation": "contradiction", "element": element}
+        (tmp_path / "b.jsonl").write_text(json.dumps({"context": "k", "answer": "It is red.", "spans": [span]}))
+        with pytest.raises(UserError, match=problem) if problem else nullcontext():
+            ((typed,),) = [example.spans or () for example in read(tmp_path / "b.jsonl")]
+            assert (typed.relation, typed.element) == ("contradiction", "unit")
     (tmp_path / "a.csv").write_text("context,answer,label\nk,r,1\nk,s,0\nk,t,Unsure\n")
     labels = {1: "faithful", 0: "hallucinated", "unsure": None}  # what labels mean may be said, and a third left out
     assert [example.label for example in read(tmp_path / "a.csv", labels=labels)] == ["faithful", "hallucinated"]

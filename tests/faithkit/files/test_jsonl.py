@@ -139,6 +139,7 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
     assert [span.score for span in read_predictions(tmp_path / "scored")["a"].spans] == [0, 0.5, 1]
     evidence = {"text": "It is.", "start": 2, "end": 8, "passage": 1, "reason": "r"}
     span = {"start": 0, "end": 1, "label": "x", "score": 0.5, "text": "a", "evidence": evidence}
+    span |= {"relation": "contradiction", "element": "number"}
     explained = GOOD | {"spans": [span], "reason": "so it is"}
     write_jsonl(tmp_path / "explained", [explained])
     assert read_predictions(tmp_path / "explained")["a"].to_dict() == explained
@@ -171,6 +172,15 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
         ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"start": -1}}]}, "start of a span's evidence"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"passage": True}}]}, "passage of a span's"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"why": "a"}}]}, "bad prediction"),
+        (
+            {"spans": [{"start": 0, "end": 1, "label": "x", "relation": "wrong"}]},
+            "relation must be one of contr",
+        ),
+        (
+            {"spans": [{"start": 0, "end": 1, "label": "x", "relation": ["x"]}]},
+            "relation must be one of contr",
+        ),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "element": "name"}]}, "element must be one of number, date, "),
         ({"reason": 3}, "reason must be text"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "score": float("nan")}]}, "score must lie"),
         ({"id": "first"}, "'first' was already given on line 1"),

@@ -128,14 +128,18 @@ def test_a_context_that_answers_share_is_held_once(tmp_path):
 
 
 def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
-    shown = example(spans=(span(0, 4), span(10, 13, "subtle_baseless")))
+    typed = Span(start=10, end=13, label="subtle_baseless", relation="unsupported_addition")
+    shown = example(spans=(span(0, 4), typed))
     said = prediction(spans=[span(2, 6, score=0.83), span(14, 18, score=0.4)], score=0.91)
     page = written(tmp_path, [(shown, said)]).read_text(encoding="utf-8")
     [shown_row] = block(page, "rows-0")
-    assert shown_row["gold_spans"] == [["evident_conflict", [0.5]], ["subtle_baseless", [0]]]
+    assert shown_row["gold_spans"] == [
+        [["evident_conflict"], [0.5]],
+        [["subtle_baseless", "unsupported_addition"], [0]],
+    ]
     [[called, score, outcome, kinds, spans]] = shown_row["said"]
     assert [called, score, OUTCOMES[outcome]] == [1, 0.91, "right hallucinated"]
-    assert spans == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
+    assert spans == [[["evident_conflict"], 0.83, 0.5], [["evident_conflict"], 0.4, 0]]
     assert [kind for bit, kind in enumerate(SPAN_OUTCOMES) if kinds >> bit & 1] == [
         "missed span",
         "false alarm span",

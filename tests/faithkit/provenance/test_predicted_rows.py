@@ -33,7 +33,8 @@ def test_texts_are_left_out_on_demand(trained: Path, tmp_path: Path) -> None:
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-SAID = Prediction(id="a", label="hallucinated", score=0.75, spans=(Span(start=0, end=2, label="x", score=0.5),))
+MARK = Span(start=0, end=2, label="x", score=0.5, element="date")
+SAID = Prediction(id="a", label="hallucinated", score=0.75, spans=(MARK,))
 
 
 def example(**values):
@@ -44,7 +45,7 @@ def example(**values):
 @given(TEXT, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3), st.sampled_from(["hallucinated", "faithful", None]))
 def test_what_is_written_comes_back(tmp_path_factory, knowledge, response, turns, label):
     history = tuple(Turn(speaker=speaker, text=text) for speaker, text in turns)
-    spans = (Span(start=0, end=len(response), label="x"),)
+    spans = (Span(start=0, end=len(response), label="x", relation="contradiction", element="unit"),)
     shown = example(knowledge=knowledge, response=response, history=history, label=label, spans=spans, tags=("t",))
     path = tmp_path_factory.mktemp("rows") / "p.jsonl"
     write_jsonl(path, [to_line(SAID, shown)])

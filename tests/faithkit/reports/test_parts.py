@@ -69,6 +69,37 @@ def test_a_fitted_length_is_fitted_on_the_named_rows_in_every_part() -> None:
     assert not [name for name in report.metrics if name.startswith("task/") and "counted" in name]
 
 
+def test_errors_are_also_shown_by_relation_and_element() -> None:
+    errors = ["number"] * 4 + ["contradiction"] * 2 + ["addition"] * 2
+    examples = [
+        Example(
+            id=str(number),
+            source="everyday",
+            split="test",
+            group=str(number),
+            knowledge="k",
+            response="x" * 9,
+            label="hallucinated" if error else "faithful",
+            meta={"style": "news"} | ({"error": error} if error else {}),
+        )
+        for number, error in enumerate([*errors, "", ""])
+    ]
+    called = {"0", "1", "2", "6"}  # three numbers and an addition
+    predictions = {
+        one.id: Prediction(id=one.id, label="hallucinated" if one.id in called else "faithful") for one in examples
+    }
+    report = label_report(examples, predictions, title="test/everyday", num_resamples=20)
+    found = {name: one for name, one in report.metrics.items() if name.endswith("/recall")}
+    shown = {name: (one.value, one.n) for name, one in found.items() if name.split("/")[0] in ("relation", "element")}
+    assert shown == {
+        "relation/contradiction/recall": (0.5, 6),
+        "relation/unsupported_addition/recall": (0.5, 2),
+        "element/number/recall": (0.75, 4),
+        "element/claim/recall": (0.5, 2),
+    }
+    assert "test/everyday, recall by element, percent" in [str(table.title) for table in report.tables]
+
+
 def test_types_have_recall_alone() -> None:
     examples = rows("diahalu")
     report = label_report(examples, said(examples), title="test/diahalu", dataset="diahalu", num_resamples=50)

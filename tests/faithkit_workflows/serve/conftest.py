@@ -2,24 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.faithkit_workflows.serve.running_server import RunningServer, run_server
-
-
-@pytest.fixture(scope="session")
-def default_file(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The default detector on a tiny encoder."""
-    from critic.support.detector import FILE, hash_weights
-    from critic.support.word_model import WordModel
-
-    path = tmp_path_factory.mktemp("served") / "tiny.json"
-    shipped = WordModel.read(FILE)
-    replace(shipped, encoder=str(tiny_bert), encoder_sha256=hash_weights(str(tiny_bert))).write(path)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,7 @@ def test_spans_name_the_passage_of_their_evidence_by_its_id(server: RunningServe
     _, _, found = server.reply("/v1/check", {**ROW, "knowledge": passages, "threshold": 0.0})
     for span in found["spans"]:
         assert span["text"] == ROW["response"][span["start"] : span["end"]]
+        assert (span["relation"], span["element"]) == ("contradiction", "number")
         evidence = span["evidence"]
         assert evidence.pop("reason")
         assert evidence == {"id": "card", "text": "The warranty lasts 24 months.", "start": 7, "end": 36}

@@ -153,6 +153,21 @@ def test_a_table_that_was_scored_is_scored_again_and_again(
         assert verdicts.scores.tolist() == [row[THIRD[1]] for row in found]
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_spans_of_a_scored_table_have_their_types(suffix: str, default_file: Path, tmp_path: Path) -> None:
+    row = {"context": "The warranty lasts 24 months.", "answer": "The warranty lasts 36 months."}
+    output = tmp_path / f"out.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / "in.parquet")
+    else:
+        (tmp_path / "in.jsonl").write_text(json.dumps(row))
+    given = (f"checkpoint=default:{default_file}", f"output={output}", f"run_dir={tmp_path / 'run'}", "threshold=0")
+    score_here(f"path={tmp_path / f'in.{suffix}'}", *given)
+    [scored] = pq.read_table(output).to_pylist() if suffix == "parquet" else [json.loads(output.read_text())]
+    [span] = scored["spans"]
+    assert (span["text"], span["relation"], span["element"]) == ("36 months", "contradiction", "number")
+
+
 def test_an_estimate_reads_the_newest_verdicts_or_those_that_are_named(tmp_path: Path) -> None:
     row: dict[str, str] = {"id": "a"}
     for names, label, probability in ((PLAIN, "faithful", "0.1"), (SECOND, "hallucinated", "0.8")):

@@ -191,7 +191,8 @@ def test_the_page_has_the_turns_of_conversations_with_their_calls_and_the_tool_o
     }
     assert block(page, "calls-0") == [["get_order", "{}", False, CONVERSATION[2]["content"]]]
     marks = rows["one/1"]["said"][0][4]
-    assert ["unsupported_action", 0.9, None, "no call of a tool does this"] in marks
+    names = ["unsupported_action", "unsupported_addition", "action"]
+    assert [names, 0.9, None, "no call of a tool does this"] in marks
     assert {mark[5] for mark in marks if len(mark) > 5} <= {"get_order"}
     assert "<script>document" not in page
 
@@ -199,6 +200,7 @@ def test_the_page_has_the_turns_of_conversations_with_their_calls_and_the_tool_o
 def test_the_turns_of_a_conversation_are_test_cases_of_one_class(conversations: Path) -> None:
     cases = ET.parse(conversations / "junit.xml").getroot().iter("testcase")
     found = [(case.get("classname"), case.get("name")) for case in cases]
+    assert "(unsupported addition, action): no call of a tool" in (conversations / "junit.xml").read_text()
     assert found == [(f"chats.{name}", f"{name}/{turn}") for name in ("one", "two & three") for turn in (1, 2)]
 
 
