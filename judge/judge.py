@@ -19,14 +19,12 @@ from faithkit.arguments import (
     read_text,
     wrong,
 )
-from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.calibration.thresholds import logit
+from faithkit.calibration import ScoreCalibration, logit
 from faithkit.errors import UserError
-from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.text import TextEngine
+from faithkit.inference.text import NUCLEUS, Decoding, TextEngine
 from faithkit.languages import ANY
+from faithkit.provenance.used_model import trained_languages
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.training.datasets import trained_languages
 from judge.options import AskOptions
 from judge.prompt import Prompts, PromptTemplate, build_prompts
 from judge.questions import Answered, weigh_or_write

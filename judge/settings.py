@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration import ScoreCalibration
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar, read_settings

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from construction.chain.steps import CHUNK_SIZE, KEY, TRIES, Row, Work, failed_row, read_row
-from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
-from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, Message, Request, TextEngine
+from faithkit.inference.text import AUTO, GREEDY, NUCLEUS, OPENAI, TRANSFORMERS, Decoding, Message, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 
 Build = Callable[[EngineOptions], TextEngine]

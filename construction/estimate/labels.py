@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from data_modules.reading.rows import ReadReport, Row, read_rows
-from faithkit.choices import RANDOM
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.label_sampling import Wave, read_waves
+from faithkit.settings.config_files import RANDOM
+from faithkit.statistics.prediction_powered import Wave, read_waves
 
 LABEL, PROBABILITY = "label", "probability"
 VERDICT = (LABEL, PROBABILITY, "spans")

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from faithkit import signals
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
-from faithkit.provenance.predictions_origin import hash_texts
+from faithkit.provenance.used_model import hash_texts
 from faithkit.records import Example, Prediction
 from faithkit_workflows.audit.target import Target
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
-from faithkit.baselines.word_overlap import unsupported_share
-from faithkit.calibration.thresholds import ReliabilityBin, reliability
+from faithkit.baselines.word_features import unsupported_share
+from faithkit.calibration import ReliabilityBin, reliability
 from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
@@ -17,13 +17,15 @@ from faithkit.scores.board import Board
 from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import (
     MIN_GROUPS_OF_SHARE,
+    Conclusion,
     Difference,
     Evaluation,
     Groups,
+    Test,
+    conclude,
     mean_statistic,
     share,
 )
-from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 from faithkit_workflows.audit.target import passages_of

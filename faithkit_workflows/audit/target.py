@@ -24,7 +24,7 @@ from data_modules.datasets.pair_labels import WORDS
 from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
 from faithkit.inference.openai_server import NO_KEY, ServerOptions, read_models, read_server
-from faithkit.plugins import load_object, object_name
+from faithkit.packages import load_object, object_name
 from faithkit.records import (
     FAITHFUL,
     HALLUCINATED,

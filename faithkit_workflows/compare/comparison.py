@@ -19,7 +19,7 @@ from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_ki
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
-from faithkit.runs.run import Run, differing_settings, flatten, parts_of
+from faithkit.runs.reading import Run, differing_settings, flatten, parts_of
 from faithkit.scores.board import Board, Pair, correct_p_values
 from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kinds_of, response_measures
 from faithkit.statistics.bootstrap import Evaluation, Groups

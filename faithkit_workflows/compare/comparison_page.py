@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from faithkit.pages.page import describe_set
-from faithkit.pages.page_parts import (
+from faithkit.pages.page import (
     Fact,
     answer_blocks,
+    describe_set,
     fill_part,
     gold_label,
     keep_first,

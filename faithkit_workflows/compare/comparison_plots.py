@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.calibration.thresholds import reliability
+from faithkit.calibration import reliability
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
-from faithkit.runs.reading import Curve, read_curves
-from faithkit.runs.run import Run
+from faithkit.runs.reading import Curve, Run, read_curves
 from faithkit_workflows.compare.comparison import ComparedSet
 
 if TYPE_CHECKING:

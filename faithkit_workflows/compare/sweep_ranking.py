@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faithkit.errors import UserError
-from faithkit.runs.listing import Chosen, chosen_of, tested
-from faithkit.runs.run import Run, State
-from faithkit.runs.sweeps import FAILED, SweepJob, SweepRecord, read_sweep
+from faithkit.runs.listing import FAILED, Chosen, SweepJob, SweepRecord, chosen_of, read_sweep, tested
+from faithkit.runs.reading import Run, State
 from faithkit.scores.measures import kind_of
 from faithkit.settings.config_files import SWEEP_FILE
 from faithkit.statistics.metric import Metric, average_runs

@@ -47,8 +47,8 @@ from construction.sheet import normalize_spaces, read_sheet, write_sheet
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
+from faithkit.inference.text import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.words import apostrophe_content_words, apostrophe_words, longest_run, unicode_words
 from faithkit_workflows.pipelines.judgements import Detect

@@ -15,12 +15,12 @@ from construction.chain.ask import Ask
 from construction.chain.chain import FOLDER, Chain
 from construction.chain.split_leaks import PAIRS, Division, TextInSplit, find_shared_texts
 from construction.chain.steps import KEY, AnyStep, Each, Row, Source, Step, join_branches, usable_rows
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash

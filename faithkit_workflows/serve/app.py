@@ -19,7 +19,7 @@ import faithkit_workflows.serve.compatible as compatible
 import faithkit_workflows.serve.jobs as jobs
 import faithkit_workflows.serve.streaming as streaming
 from faithkit.errors import shorten
-from faithkit.pages.page_parts import fill_page
+from faithkit.pages.page import fill_page
 from faithkit_workflows.serve.gate import App, Gate, needs_no_key
 from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
 from faithkit_workflows.serve.schemas import (

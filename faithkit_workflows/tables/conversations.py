@@ -5,7 +5,7 @@ from typing import Any
 
 from data_modules.reading.conversations import CALLS, describe_left_out, parse_calls
 from data_modules.reading.rows import ReadReport
-from faithkit.pages.page_parts import AgentTurn
+from faithkit.pages.page import AgentTurn
 from faithkit.records import HALLUCINATED, Example, Prediction
 
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 
 from faithkit.arguments import read_examples
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import TextEngine
+from faithkit.inference.text import Decoding, TextEngine
 from faithkit.records import Example, Prediction
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge

@@ -10,7 +10,7 @@ from data_modules.embedded.corpus import Embedded
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.jsonl import write_jsonl
-from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
+from tests.faithkit.training.wandb_files import offline_runs, table_of
 from tests.running import evaluate_here
 
 ROWS = ("benchmark=embedded", "benchmark.options.num_test=24")

@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.files.saved_config import write_config
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit_workflows.answering.strategies import BestOf
 from faithkit_workflows.chat import main as chat
 from faithkit_workflows.detectors.loading import load_detector

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faithkit.weights.local import LOCAL, known_models
+from faithkit.weights.resolve import LOCAL, known_models
 from faithkit_workflows.models import detail
 from tests.running import ROOT
 

@@ -15,12 +15,11 @@ import pytest
 from construction.chain.chain import MANIFEST, Chain
 from construction.chain.steps import FAILURE, KEY, Source, is_failed
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
-from faithkit.inference.text import Form, Reply, Request
+from faithkit.inference.text import Decoding, Form, Reply, Request
 from tests.construction.steps import PROMPT, chain, keys, rows
 from tests.faithkit.inference.counting_engine import CountingEngine
 from tests.faithkit.inference.server import MODEL, ChatServer

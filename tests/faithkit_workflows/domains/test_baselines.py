@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from faithkit.baselines.counted_features import Values
+from faithkit.baselines.word_features import Values
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit_workflows.domains.baselines import THRESHOLD, DomainBaselines, Features, fit_regression
 from faithkit_workflows.domains.domain_rows import DomainRows, Rows, read_all_domains

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.runs.sweeps import SweepRecord, write_sweep
+from faithkit.runs.listing import SweepRecord, write_sweep
 from faithkit.signals import Interrupted
 from faithkit_workflows.sweep.run_sweep import make_job
 from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, line_of, sweep_here
