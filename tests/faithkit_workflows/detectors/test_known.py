@@ -16,7 +16,7 @@ from faithkit.published.known_detectors import known_detectors
 from faithkit.records import Example, Turn, number_passages, split_passages
 from faithkit_workflows.detectors.known import PromptedTagger
 from faithkit_workflows.detectors.loading import load_detector
-from speed.known_folders import write_known
+from speed.known_speed import write_known
 from tests.faithkit.inference.server import ChatServer
 from tests.running import ROOT
 from tests.tiny import words, write_language_model
