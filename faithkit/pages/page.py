@@ -25,7 +25,7 @@ from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
 from faithkit.pages.page_tables import escape_terminal, table_caption, table_cells, table_title
-from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Evidence, Example, Prediction, Span
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -140,24 +140,17 @@ def _verdict_data(
         OUTCOMES.index(response_outcome(example, prediction)),
         sum(1 << SPAN_OUTCOMES.index(kind) for kind in kinds),
     ]
-    marks = [
-        [
-            span.label,
-            round_score(span.score),
-            None if example.spans is None else round_score(_covered_share(span, gold)),
-            *(_evidence_data(span.evidence, sources) if has_text and span.evidence else []),
-        ]
-        for span in spans
-    ]
+    marks: list[list[Any]] = []
+    for span in spans:
+        share = None if example.spans is None else round_score(_covered_share(span, gold))
+        marks.append([span.label, round_score(span.score), share])
+        if has_text and (evidence := span.evidence):
+            # The reason, the sentence that the mark was compared with, and the tool that gave it; the last may lack.
+            source = sources[evidence.passage] if evidence.text and evidence.passage < len(sources) else ""
+            found = [evidence.reason, evidence.text, source]
+            marks[-1] += found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
     text = prediction.text if prediction.text != example.response else ""
     return [*verdict, marks, text] if text else [*verdict, marks] if marks else verdict
-
-
-def _evidence_data(evidence: Evidence, sources: Sequence[str]) -> list[str]:
-    """The reason of a mark, the sentence that it was compared with, and the tool that gave it; the last may lack."""
-    source = sources[evidence.passage] if evidence.text and evidence.passage < len(sources) else ""
-    found = [evidence.reason, evidence.text, source]
-    return found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
 
 
 def response_outcome(example: Example, prediction: Prediction) -> str:

@@ -12,7 +12,6 @@ from math import exp, inf, isfinite, lgamma, log, log1p, sqrt
 from statistics import mean, stdev
 
 _TINY, _EXACT = 1e-300, 1e-16
-_MAX_STEPS = 100_000  # the square root of a or b suffices
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
@@ -22,7 +21,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
         return 1 - beta_cdf(1 - x, b, a)
     value, numerator, denominator = 1.0, 1.0, 0.0
-    for step in range(_MAX_STEPS):
+    for step in range(100_000):  # the square root of a or b suffices
         half, is_odd = divmod(step, 2)
         if not step:
             term = 1.0

@@ -145,25 +145,22 @@ def sample_rows(
         problem = f"{count:,} responses are to be labelled, and {len(left):,} are left without a label"
         raise UserError(problem, hint=f"ask for fewer: {len(left)} at most")
     size = relative_probabilities(scores, rule)[left]
-    wave = Wave(rule, _find_scale(size, count))
+    # The scale at which the probabilities, none above 1, sum to `count`.
+    scale, certain = float(1 / size.min()), np.zeros(len(size), bool)
+    while not certain.all():
+        fitting = float((count - certain.sum()) / size[~certain].sum())
+        more = ~certain & (fitting * size >= 1)
+        if not more.any():
+            scale = fitting
+            break
+        certain |= more
+    wave = Wave(rule, scale)
     random = np.random.default_rng(seed)
     order = random.permutation(len(left))
     ends = np.cumsum(np.minimum(1.0, wave.scale * size)[order])
     ends *= count / ends[-1]  # rounding must not lose the last one
     taken = np.diff(np.floor(ends + random.random()), prepend=0.0) > 0
     return random.permutation(np.sort(left[order[taken]])), wave
-
-
-def _find_scale(size: Values, count: int) -> float:
-    """Finds the scale at which the probabilities, none above 1, sum to `count`."""
-    certain = np.zeros(len(size), bool)
-    while not certain.all():
-        scale = float((count - certain.sum()) / size[~certain].sum())
-        more = ~certain & (scale * size >= 1)
-        if not more.any():
-            return scale
-        certain |= more
-    return float(1 / size.min())
 
 
 MIN_GROUPS = 20
