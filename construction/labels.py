@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from data_modules.reading.rows import ReadReport, Row, read_rows
-from faithkit.choices import RANDOM
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.label_sampling import Wave, read_waves
+from faithkit.settings.config_files import RANDOM
+from faithkit.statistics.prediction_powered import Wave, read_waves
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from data_modules.splits import divide_groups
 from faithkit.errors import UserError, shorten
-from faithkit.inference.decoding import seed_of
+from faithkit.inference.text import seed_of
 from faithkit.provenance.row_keys import group_hash
 from faithkit.words import unicode_words
 

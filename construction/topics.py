@@ -19,10 +19,10 @@ from construction.steps import KEY, Row
 from data_modules.datasets.diahalu import CHAT, DOMAINS, KNOWLEDGE, REASONING, TASK
 from data_modules.reading.rows import READERS, BadRow, ReadReport, read_rows
 from data_modules.reading.rows import Row as FileRow
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import hash_files
 from faithkit.files.jsonl import read_jsonl
+from faithkit.settings.config_files import EMBEDDED
 
 SUFFIXES = (".jsonl", ".json", ".csv")
 

@@ -26,8 +26,7 @@ from faithkit.files.model_folder import (
     read_sidecar,
     read_stored,
 )
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.run_lock import run_lock
+from faithkit.files.run_folder import RunFolder, run_lock
 from faithkit.records import HALLUCINATED
 from faithkit.training.export import TOLERANCE, Card, Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer

@@ -10,7 +10,7 @@ from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar, card_languages, read_settings, repair_hint
 from faithkit.languages import ENGLISH
-from faithkit.training.datasets import trained_languages
+from faithkit.provenance.used_model import trained_languages
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
 from faithkit.weights.resolve import fetch_folder, loading
 

@@ -20,7 +20,7 @@ The support of a response without tokens is 1; with an empty knowledge it is 0.
 
 | Relative                        | Use it for                                                            |
 |---------------------------------|-----------------------------------------------------------------------|
-| `faithkit.baselines.counted_features`        | the same for words, without a model |
+| `faithkit.baselines.word_features`        | the same for words, without a model |
 | BERTScore (Zhang et al. 2020)   | the mean over tokens instead of the minimum: text similarity |
 
 >>> import torch

@@ -13,9 +13,9 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.registry import find_dataset
 from data_modules.splits import MixPart, SplitPlan
-from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.settings.config_files import EMBEDDED, display_name
 
 if TYPE_CHECKING:  # Lightning takes seconds, and who reads examples alone needs none
     from data_modules.data_module import DataModule

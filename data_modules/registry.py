@@ -5,7 +5,7 @@ from pkgutil import resolve_name
 
 from data_modules.reading.dataset import Source
 from faithkit.errors import UserError
-from faithkit.plugins import DATASETS as ENTRY_POINTS
+from faithkit.packages import DATASETS as ENTRY_POINTS
 from faithkit.targets import DATASETS
 
 

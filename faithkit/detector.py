@@ -20,8 +20,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faithkit.errors import UserError
-from faithkit.plugins import DETECTORS as ENTRY_POINTS
-from faithkit.plugins import load_object, load_plugins, object_name
+from faithkit.packages import DETECTORS as ENTRY_POINTS
+from faithkit.packages import load_object, load_plugins, object_name
 from faithkit.published.known_detectors import known_detectors
 from faithkit.records import Example, Prediction
 

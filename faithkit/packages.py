@@ -1,19 +1,27 @@
-"""Optional packages: what needs them, the extra that brings each, and the error where one is missing.
+"""Packages of the environment: optional ones and their extras, plug-ins of others, and the versions of a result.
 
 A command asks for its packages before its work begins (`require`, `missing`). Where a package is imported,
 
 with needs_package("LoRA adapters"):
     import peft
+
+Plug-ins are entry points of installed packages, and objects named as `module:Class`.
 """
 
 import json
+import logging
+import os
+import platform
 import re
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -186,3 +194,94 @@ def missing_name(error: ModuleNotFoundError) -> str | None:
     """Names the optional package that an import did not find; None if it is another one."""
     package = (error.name or "").partition(".")[0]
     return package if package in EXTRAS else None
+
+
+def environment() -> dict[str, Any]:
+    """Collects versions, commit and hardware; no secrets, no paths."""
+    packages = ("torch", "transformers", "pytorch-lightning", "datasets", "tokenizers", "hydra-core")
+    facts: dict[str, Any] = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in packages:
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            facts[name] = None
+    facts["git_commit"] = _git("rev-parse", "HEAD")
+    facts["git_dirty"] = bool(_git("status", "--porcelain", "--untracked-files=no"))
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        facts["cpu"] = next(models, platform.machine())
+    except OSError:
+        facts["cpu"] = platform.processor()
+    facts["cpu_count"] = os.cpu_count()
+    if "torch" in sys.modules:
+        import torch
+
+        facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return facts
+
+
+def _git(*arguments: str) -> str | None:
+    root = Path(__file__).resolve().parents[1]
+    if not (root / "pyproject.toml").exists():
+        return None  # installed: a repository around the environment is not ours
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+log = logging.getLogger("faithkit")
+DATASETS, DETECTORS, METRICS = (f"faithkit.{name}" for name in ("datasets", "detectors", "metrics"))  # the groups
+OBJECT = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")  # module:Class
+
+
+@cache
+def load_plugins(group: str, kind: type[Any]) -> Mapping[str, Any]:
+    """Loads what installed packages declare in a group, by name; names those that fail in a warning.
+
+    Args:
+        kind: The class of the objects; others are left out too.
+    """
+    found: dict[str, Any] = {}
+    for point in entry_points(group=group):
+        try:
+            plugin = point.load()
+        except Exception as error:  # its module may raise anything
+            log.warning("plug-in %s (%s) is left out: %s: %s", point.name, point.value, type(error).__name__, error)
+            continue
+        if isinstance(plugin, kind):
+            found.setdefault(point.name, plugin)
+        else:
+            log.warning("plug-in %s (%s) is left out: it is no %s", point.name, point.value, kind.__name__)
+    return found
+
+
+def plugin_names(group: str) -> set[str]:
+    """Returns the names that installed packages declare in a group, without importing anything."""
+    return {point.name for point in entry_points(group=group)}
+
+
+def object_name(text: str) -> str | None:
+    """Returns the `module:Class` that a text begins with, if there is a package of this name; imports nothing.
+
+    More may follow a further colon: `module:Class:ARGUMENT`.
+    """
+    match = OBJECT.match(text)
+    if match is None or text[match.end() : match.end() + 1] not in ("", ":") or match[1] in plugin_names(DETECTORS):
+        return None
+    return match[0] if find_spec(match[1]) else None
+
+
+def load_object(name: str) -> Any:
+    """Imports `module:Class`.
+
+    Raises:
+        UserError: The import fails, or there is no such class.
+    """
+    try:
+        return resolve_name(name)
+    except Exception as error:  # its module may raise anything
+        hint = "name an object that can be imported, as module:Class"
+        raise UserError(f"cannot import {name}: {type(error).__name__}: {error}", hint=hint) from error

@@ -13,8 +13,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.plugins import DATASETS as ENTRY_POINTS
-from faithkit.plugins import object_name, plugin_names
+from faithkit.packages import DATASETS as ENTRY_POINTS
+from faithkit.packages import object_name, plugin_names
 
 TARGETS = (
     "critic.sequence.task.CriticTask",
@@ -100,7 +100,7 @@ def find_outside_code(stored: Sequence[str]) -> str | None:
 
 def _texts(overrides: Sequence[str]) -> Iterator[str]:
     """Yields the parts of the keys, and every text within the values, of those overrides that can be parsed."""
-    from faithkit.settings.overrides import parse_overrides, sweep_values
+    from faithkit.settings.command_line import parse_overrides, sweep_values
 
     for override in parse_overrides(overrides)[0]:
         key = override.key_or_group

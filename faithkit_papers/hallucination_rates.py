@@ -21,17 +21,15 @@ from data_modules.build import read_benchmark
 from data_modules.reading.dataset import draw_examples
 from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit import signals
-from faithkit.choices import GOLD, SELF
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import Request, TextEngine
+from faithkit.inference.text import GREEDY, NUCLEUS, Decoding, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import HALLUCINATED, LABELS, Example, Turn
 from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
+from faithkit.settings.config_files import EMBEDDED, GOLD, SELF
 from faithkit.statistics.bootstrap import Groups
 from faithkit_papers.rates import Case, Turns, rates_report
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from faithkit.choices import GOLD, RATE_HISTORIES, SELF
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.pages.page_tables import escape_terminal, format_percent
@@ -38,6 +37,7 @@ from faithkit.pages.plotting import (
 from faithkit.reports.report import Report
 from faithkit.reports.score_table import Row, difference_cells, published_cells, score_table
 from faithkit.scores.board import Board
+from faithkit.settings.config_files import GOLD, RATE_HISTORIES, SELF
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups
 from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Values

@@ -25,8 +25,7 @@ def main(cfg: Any) -> None:
     from omegaconf import OmegaConf
 
     from faithkit.errors import UserError
-    from faithkit.files.run_folder import log_to
-    from faithkit.files.run_lock import run_lock
+    from faithkit.files.run_folder import log_to, run_lock
     from faithkit_papers.reproduction.paper_tables import all_steps, select_results
     from faithkit_papers.reproduction.reproduction_report import describe_results, write_report, write_result
     from faithkit_papers.reproduction.table_files import ALL, LIST

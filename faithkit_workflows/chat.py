@@ -94,7 +94,7 @@ def main(cfg: Any) -> None:
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     for name in (config["checkpoint"], config["detector"]):
         check_available(name)
-    from faithkit.inference.decoding import Decoding
+    from faithkit.inference.text import Decoding
     from faithkit_workflows.answering.strategies import build_answerer
     from faithkit_workflows.detectors.loading import load_detector
     from generation.generator import Generator

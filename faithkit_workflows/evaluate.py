@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from faithkit.choices import ANALYSIS
 from faithkit.cli import run_script
 from faithkit.errors import UserError
+from faithkit.settings.config_files import ANALYSIS
 
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
@@ -81,8 +81,8 @@ def main(cfg: Any) -> None:
         evaluate: Callable[[RunFolder, dict[str, Any]], EvaluationResult] = resolve_name(RUNNERS[task])
         if config.get("logger"):
             from faithkit.metrics.results import read_meta
-            from faithkit.training.loggers.build_loggers import open_loggers
-            from faithkit.training.loggers.logger_results import Finished
+            from faithkit.training.loggers import open_loggers
+            from faithkit.training.stages import Finished
 
             with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
                 scored = evaluate(run, config)

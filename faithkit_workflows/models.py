@@ -16,7 +16,7 @@ from faithkit.cli import run_command
 from faithkit.errors import UserError, choice_hint
 from faithkit.published.known_detectors import KnownDetector, KnownLanguageModel, known_detectors
 from faithkit.settings.config_files import CONFIGS, choices_of
-from faithkit.weights.local import LOCAL, known_models
+from faithkit.weights.resolve import LOCAL, known_models
 
 WIDTH = 80
 EXPERIMENT = "experiment"

@@ -89,12 +89,12 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         The share of all rows.
     """
     from data_modules.reading.workbooks import XLSX
-    from faithkit.calibration.score_calibration import drop_unsure_labels
+    from faithkit.calibration import drop_unsure_labels
     from faithkit.detector import OTHER_DETECTORS
-    from faithkit.environment import environment
     from faithkit.files.jsonl import parse_prediction, read_numbered_jsonl, write_jsonl
     from faithkit.languages import describe_other_languages, languages_of
     from faithkit.metrics.results import full_names, write_results
+    from faithkit.packages import environment
     from faithkit.pages.page_tables import escape_terminal, print_tables
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
@@ -188,7 +188,7 @@ def _judge(
 
     from faithkit.languages import ANY, IGNORE, STOP, WARN, find_other_language, languages_of, report_other_languages
     from faithkit.provenance.predicted_rows import to_line
-    from faithkit.provenance.predictions_origin import write_origin
+    from faithkit.provenance.used_model import write_origin
     from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, stream_answers
 
     path = run.predictions / f"{name}.jsonl"

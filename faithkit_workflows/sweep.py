@@ -24,17 +24,12 @@ from typing import IO, Any
 
 from faithkit import signals
 from faithkit.cli import SWEEP_VARIABLE
-from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to
-from faithkit.files.run_lock import is_locked, run_lock
-from faithkit.runs.listing import chosen_of
-from faithkit.runs.reading import is_run, read_run
-from faithkit.runs.run import State
-from faithkit.runs.sweeps import DONE, FAILED, INTERRUPTED, SweepJob, SweepRecord, read_sweep, write_sweep
-from faithkit.settings.command_line import CommandLine
-from faithkit.settings.config_files import SWEEP_FILE
-from faithkit.settings.overrides import parse_overrides, sweep_values
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, is_locked, log_to, run_lock
+from faithkit.runs.listing import DONE, FAILED, INTERRUPTED, SweepJob, SweepRecord, chosen_of, read_sweep, write_sweep
+from faithkit.runs.reading import State, is_run, read_run
+from faithkit.settings.command_line import CommandLine, parse_overrides, sweep_values
+from faithkit.settings.config_files import SWEEP_FILE, mark_embedded
 from faithkit.targets import find_outside_code
 
 Values = Mapping[str, Sequence[str]]  # of each varied key as it was typed: `optimizer.lr`, `+new.key`

@@ -55,9 +55,9 @@ def main(cfg: Any) -> None:
     """Opens the run's folder, trains each stage of each seed in it, and suggests the next commands."""
     from omegaconf import OmegaConf
 
-    from faithkit.embedded_name import mark_embedded
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to, process_rank
+    from faithkit.settings.config_files import mark_embedded
     from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.training import TrainSettings
 
@@ -85,7 +85,7 @@ def main(cfg: Any) -> None:
 def describe_training(config: dict[str, Any]) -> str:
     """Names the model with its weights, and the dataset with where it is read."""
     from data_modules.reading.files import HUB
-    from faithkit.embedded_name import EMBEDDED
+    from faithkit.settings.config_files import EMBEDDED
 
     data, model = config["data"], config["model"]
     parts = data["parts"].values() if isinstance(data["parts"], dict) else data["parts"]
@@ -106,19 +106,18 @@ def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":
 def train(stage: "Stage") -> None:
     """Reads the data, trains, tests and reports one stage."""
     from data_modules.build import build_data
-    from faithkit.environment import environment
     from faithkit.fast import describe
     from faithkit.files.jsonl import write_jsonl
     from faithkit.files.run_folder import log_to, process_rank
+    from faithkit.packages import environment
     from faithkit.provenance.used_model import seen_before
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
-    from faithkit.training.callbacks import chosen_score
     from faithkit.training.checkpoints import drop_checkpoints, find_resume_point
-    from faithkit.training.loggers.build_loggers import open_loggers
-    from faithkit.training.loggers.logger_results import Finished
+    from faithkit.training.loggers import open_loggers
+    from faithkit.training.stages import Finished
     from faithkit.training.task import FinishedTraining, finish_training
-    from faithkit.training.trainer import FSDP, build_trainer, seed_and_threads
+    from faithkit.training.trainer import FSDP, build_trainer, chosen_score, seed_and_threads
     from faithkit.weights.load import empty_models
 
     run, config = stage.run, stage.config

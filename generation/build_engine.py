@@ -11,9 +11,8 @@ from faithkit import arguments
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_settings
-from faithkit.inference.decoding import BEAM, GREEDY, Engine
 from faithkit.inference.local_text import start_transformers
-from faithkit.inference.text import AUTO, TRANSFORMERS, VLLM, LocalOptions
+from faithkit.inference.text import AUTO, BEAM, GREEDY, TRANSFORMERS, VLLM, Engine, LocalOptions
 from faithkit.weights.load import check_end_token, import_transformers, load_config
 from faithkit.weights.resolve import fetch_folder, loading
 from generation.weights import ARCHITECTURES, Settings, families_of, load_generator, model_names

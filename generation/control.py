@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import Columns
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
-from faithkit.choices import CONTROL_SOURCES, MEASURED, OFFICIAL
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError, shorten
 from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
+from faithkit.settings.config_files import CONTROL_SOURCES, MEASURED, OFFICIAL
 from faithkit.weights.resolve import resolve
 from faithkit.words import VERSION as WORDS_VERSION
 from faithkit.words import apostrophe_words, word_set

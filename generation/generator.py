@@ -28,8 +28,7 @@ from faithkit.arguments import (
     wrong,
 )
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding, Engine, Prompt, read_decoding
-from faithkit.inference.text import LocalOptions
+from faithkit.inference.text import Decoding, Engine, LocalOptions, Prompt, read_decoding
 from faithkit.records import Example, Prediction, Turn
 from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, check_engine, choose_engine, load_checkpoint
 from generation.control import control_tokens

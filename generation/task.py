@@ -18,13 +18,13 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
-from faithkit.choices import MEASURED, OFFICIAL
 from faithkit.errors import UserError
 from faithkit.fast import accelerate_training, is_enabled, plan_batches
 from faithkit.records import Example
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
+from faithkit.settings.config_files import MEASURED, OFFICIAL
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
 from faithkit.training.module import RowMetric, TrainingModule

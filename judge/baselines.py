@@ -25,9 +25,8 @@ from tqdm.auto import tqdm
 from faithkit.arguments import read_examples
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
-from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
-from faithkit.inference.text import Form, Message, TextEngine
+from faithkit.inference.text import NUCLEUS, Decoding, Form, Message, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks

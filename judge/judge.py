@@ -19,18 +19,16 @@ from faithkit.arguments import (
     read_text,
     wrong,
 )
-from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.calibration.thresholds import logit
+from faithkit.calibration import ScoreCalibration, logit
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar, read_settings
-from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.text import TextEngine
+from faithkit.inference.text import NUCLEUS, Decoding, TextEngine
 from faithkit.languages import ANY
+from faithkit.provenance.used_model import trained_languages
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction
 from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import OneOf, Tokens
-from faithkit.training.datasets import trained_languages
 from faithkit.weights.resolve import fetch_folder
 from judge.options import TRAINABLE, AskOptions
 from judge.prompt import Prompts, PromptTemplate, build_prompts

@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar
 
 from tqdm.auto import tqdm
 
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import (
     EXAMPLES,
     TextPrompt,
@@ -23,7 +22,7 @@ from faithkit.inference.prompts import (
     read_text_prompt,
     split_instruction,
 )
-from faithkit.inference.text import Form, Message, Reply, Request, TextEngine
+from faithkit.inference.text import Decoding, Form, Message, Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from judge.prompt import OPTIONAL_FIELDS, example_values
 from judge.reply import MARKS, read_first_word, without_thoughts

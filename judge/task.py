@@ -17,17 +17,16 @@ from data_modules.encoding.causal import branched_batch, causal_batch
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
-from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.calibration.thresholds import logit
+from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
+from faithkit.calibration import ScoreCalibration, logit
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate_training, is_enabled
 from faithkit.files.model_folder import read_sidecar, write_sealed
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import Prompt
 from faithkit.inference.local_text import LocalTextEngine
 from faithkit.inference.messages import MessageTokens
+from faithkit.inference.text import Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.metrics.classification import score_validation
 from faithkit.provenance.row_keys import group_hash

@@ -2,8 +2,8 @@
 
 python -m speed [--quick]    --quick: small sizes, one round, research/speed.md is not changed
 
-Needs: the `bench` and `onnx` extras. `tagger_speed`, `tagging_speed`, `serve_peer_speed` and `known_speed` are skipped
-without originals (peers/README.md).
+Needs: the `bench` and `onnx` extras. `tagger_speed`, `serve_peer_speed` and `known_speed` are skipped without originals
+(peers/README.md).
 """
 
 import subprocess
@@ -12,23 +12,17 @@ import sys
 from speed.measure import require
 
 NAMES = (
-    "command_speed",
     "start_speed",
     "data_speed",
-    "encode_speed",
     "score_speed",
-    "precision_check",
     "long_speed",
     "train_speed",
     "tagger_speed",
-    "tagging_speed",
     "known_speed",
     "metric_speed",
-    "lm_speed",
     "generate_speed",
     "serve_speed",
     "serve_peer_speed",
-    "serve_memory",
     "attack_speed",
     "verdict_speed",
     "growth_speed",

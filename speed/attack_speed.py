@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from speed.measure import ROOT, BenchmarkParser, require, table, write_results
-from speed.serve_client import quantile
-from speed.servers import SERVE, memory_mib, run_server, wait_for
+from speed.servers import SERVE, memory_mib, quantile, run_server, wait_for
 
 HOST, PORT = "127.0.0.1", 8476
 PAUSE = 0.05  # seconds between two requests of the well-behaved client

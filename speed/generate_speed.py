@@ -23,8 +23,7 @@ from transformers import GenerationConfig
 
 from data_modules.embedded.corpus import generate as generate_examples
 from faithkit.fast import place_model
-from faithkit.inference.decoding import Decoding, Engine, Prompt
-from faithkit.inference.text import LocalOptions
+from faithkit.inference.text import Decoding, Engine, LocalOptions, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve

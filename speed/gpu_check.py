@@ -25,7 +25,7 @@ from faithkit.training.language_model import run_model, token_losses
 from faithkit.training.module import build_optimizer, parameter_groups
 from faithkit.weights.adapters import add_adapters
 from faithkit.weights.load import build_empty
-from speed import gpu
+from speed import gpu_speed as gpu
 from speed.measure import clock_of, table
 
 FULL, FROZEN = 16 / 0.7, 4 / 0.7  # bytes of a trained and a frozen weight, which may fill this share of the memory

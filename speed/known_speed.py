@@ -15,18 +15,194 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import transformers as t
 
 from faithkit.published.known_detectors import KnownLanguageModel, PairClassifier, known_detectors
 from faithkit.records import Example, Turn, number_passages
 from faithkit_workflows.detectors.loading import load_detector
-from speed.known_folders import write_known
-from speed.measure import ROOT, BenchmarkParser, Ratio
-from speed.worker import start_worker
+from speed.measure import ROOT, BenchmarkParser, Ratio, start_worker
+
+SPECIAL = {
+    "roberta": ("<s>", "</s>", "<pad>", "<unk>"),
+    "deberta": ("[CLS]", "[SEP]", "[PAD]", "[UNK]"),
+    "t5": ("<pad>", "</s>", "<pad>", "<unk>"),  # T5 begins with its padding token
+    "modernbert": ("[CLS]", "[SEP]", "[PAD]", "[UNK]"),
+    "gemma": ("<bos>", "<eos>", "<pad>", "<unk>"),  # of mmBERT
+    "eurobert": ("<|begin_of_text|>", "<|end_of_text|>", "<|end_of_text|>", "<|unknown|>"),  # it pads with its end
+}
+SIZE: dict[str, Any] = {"num_hidden_layers": 4, "num_attention_heads": 4, "initializer_range": 0.1}
+
+
+def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length: int) -> Any:
+    """Trains a tokenizer of a family on texts and writes it: BPE over bytes or marked spaces, or Unigram."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    begin, end, pad, unknown = SPECIAL[family]
+    special = list(dict.fromkeys((begin, pad, end, unknown)))
+    if family in ("roberta", "modernbert", "eurobert"):
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer: Any = trainers.BpeTrainer(vocab_size=2000, special_tokens=special, initial_alphabet=alphabet)
+    elif family == "gemma":
+        tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=unknown))
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+        tokenizer.decoder = decoders.Replace("▁", " ")
+        special += [f"<0x{byte:02X}>" for byte in range(256)]
+        trainer = trainers.BpeTrainer(vocab_size=2000, special_tokens=special)
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=2000, special_tokens=special, unk_token=unknown)
+    tokenizer.train_from_iterator(texts, trainer)
+    pair = {"roberta": f"{begin} $A {end} {end} $B {end}", "t5": f"$A {end} $B {end}"}
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {end}" if family == "t5" else f"{begin} $A {end}",
+        pair=pair.get(family, f"{begin} $A {end} $B {end}"),
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((begin, end))],
+    )
+    names = {"pad_token": pad, "unk_token": unknown, "eos_token": end}
+    if family != "t5":
+        names |= {"cls_token": begin, "sep_token": end, "bos_token": begin}
+    fast = t.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        **names,
+    )
+    fast.save_pretrained(folder)
+    stored = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    stored["tokenizer_class"] = "PreTrainedTokenizerFast"  # the name that older versions know
+    (folder / "tokenizer_config.json").write_text(json.dumps(stored), encoding="utf-8")
+    return fast
+
+
+def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int = 64) -> Path:
+    """Writes a model as `root/<its hub name>`, and returns the folder; what it takes from elsewhere is its `base`."""
+    known: Any = known_detectors()[name]
+    head, labels = getattr(known, "head", ""), getattr(known, "labels", None)
+    folder = root / known.hub
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    texts = list(texts)
+    if known.marks_spans:
+        family = "eurobert" if "eurobert" in known.hub else "gemma" if "mmbert" in known.hub else "modernbert"
+        tokenizer = write_tokenizer(folder, family, texts, 8192)
+        size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 8192}
+        ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+        if family == "eurobert":
+            made: Any = t.EuroBertConfig(**size, **ids, mask_token_id=ids["bos_token_id"], num_key_value_heads=2)
+            made.num_labels = 2
+            t.EuroBertForTokenClassification(made).save_pretrained(folder)
+        else:
+            ids |= {"cls_token_id": ids["bos_token_id"], "sep_token_id": ids["eos_token_id"]}
+            made = t.ModernBertConfig(**size, **ids, local_attention=64)
+            made.num_labels = 2
+            t.ModernBertForTokenClassification(made).save_pretrained(folder)
+    elif head == "first_token":
+        model = _t5(folder, t.T5ForConditionalGeneration, texts, hidden_size)
+        model.config.save_pretrained(folder)
+        head = {"lm_head.weight": torch.randn_like(model.shared.weight) / 2}
+        _write_tensors(folder, {key: tensor.clone() for key, tensor in model.state_dict().items()} | head)
+        stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        stored["tie_word_embeddings"] = stored.pop("scale_decoder_outputs")  # as Flan-T5 has it: a head of its own
+        (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
+    elif head == "t5_encoder":
+        base = _base(root, folder, known.base)
+        model = _t5(base, t.T5ForTokenClassification, texts, hidden_size)
+        model.config.save_pretrained(base)
+        tensors = {f"t5.{key}": tensor.clone() for key, tensor in model.state_dict().items()}
+        tensors.pop("t5.transformer.encoder.embed_tokens.weight")
+        _write_tensors(folder, tensors)
+        code = {"AutoConfig": "configuration_hhem_v2.HHEMv2Config"}
+        stored = {"model_type": "HHEMv2", "architectures": ["HHEMv2ForSequenceClassification"], "auto_map": code}
+        (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
+    elif head == "alignscore":
+        base = _base(root, folder, known.base)
+        config = _roberta(base, texts, hidden_size)
+        t.RobertaForMaskedLM(config).save_pretrained(base)
+        _write_lightning(folder / known.file, config)
+    elif "roberta" in known.hub.lower():
+        labels = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"} if labels else {0: "LABEL_0", 1: "LABEL_1"}
+        config = _roberta(folder, texts, hidden_size)
+        config.num_labels, config.id2label = len(labels), labels
+        t.RobertaForSequenceClassification(config).save_pretrained(folder)
+    else:
+        labels = {0: "contradiction", 1: "entailment", 2: "neutral"} if labels else {0: "LABEL_0", 1: "LABEL_1"}
+        tokenizer = write_tokenizer(folder, "deberta", texts, 512 if labels else 2048)
+        size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 512, "pad_token_id": tokenizer.pad_token_id}
+        size |= {"relative_attention": True, "position_buckets": 32, "pos_att_type": ["p2c", "c2p"]}
+        size |= {"position_biased_input": False, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+        size |= {"type_vocab_size": 0, "pooler_hidden_size": hidden_size, "pooler_dropout": 0}
+        config = t.DebertaV2Config(**size)
+        config.num_labels, config.id2label = len(labels), labels
+        t.DebertaV2ForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+def _size(tokenizer: Any, hidden_size: int) -> dict[str, Any]:
+    return {"vocab_size": len(tokenizer), "hidden_size": hidden_size, "intermediate_size": 2 * hidden_size, **SIZE}
+
+
+def _base(root: Path, folder: Path, name: str) -> Path:
+    base = root / name
+    base.mkdir(parents=True, exist_ok=True)
+    if not (folder / "base").exists():
+        (folder / "base").symlink_to(base.resolve())
+    return base
+
+
+def _roberta(folder: Path, texts: Iterable[str], hidden_size: int) -> Any:
+    tokenizer = write_tokenizer(folder, "roberta", texts, 512)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "bos_token_id": tokenizer.bos_token_id}
+    size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 514, "type_vocab_size": 1}
+    return t.RobertaConfig(**size, **ids, eos_token_id=tokenizer.eos_token_id, layer_norm_eps=1e-5)
+
+
+def _t5(folder: Path, model_class: Any, texts: Iterable[str], hidden_size: int) -> Any:
+    tokenizer = write_tokenizer(folder, "t5", texts, 512)
+    size: dict[str, Any] = {"d_model": hidden_size, "d_kv": 16, "d_ff": 2 * hidden_size, "num_layers": 4}
+    size |= {"num_heads": 4, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    size |= {
+        "initializer_factor": 0.1,
+        "pad_token_id": 0,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": 0,
+    }
+    config = t.T5Config(vocab_size=len(tokenizer) + 28, **size)
+    config.num_labels = 2
+    model = model_class(config).eval()
+    with torch.no_grad():  # attention that is not uniform, and scores that differ
+        for name, tensor in model.named_parameters():
+            tensor *= 16 if "Attention." in name else 4 if name.startswith("classifier") else 1
+    return model
+
+
+def _write_lightning(path: Path, config: Any) -> None:
+    """Writes a checkpoint as Lightning wrote AlignScore's: encoder, three heads, the head of masked words."""
+    encoder, masked = t.RobertaModel(config), t.RobertaForMaskedLM(config).lm_head
+    state = {f"base_model.{key}": tensor for key, tensor in encoder.state_dict().items()}
+    state |= {f"mlm_head.{key}": tensor for key, tensor in masked.state_dict().items()}
+    for name, classes in (("bin_layer", 2), ("tri_layer", 3), ("reg_layer", 1)):
+        head = torch.nn.Linear(config.hidden_size, classes)
+        state |= {f"{name}.{key}": tensor for key, tensor in head.state_dict().items()}
+    plain = {"model": "roberta-large", "using_pretrained": True, "adam_epsilon": 1e-6}
+    torch.save({"state_dict": state, "hyper_parameters": plain, "epoch": 2, "global_step": 9}, path)
+
+
+def _write_tensors(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
 
 PYTHON, CODE = "FAITHKIT_ORIGINALS_PYTHON", "FAITHKIT_ORIGINALS_CODE"
 SCRIPT = Path(__file__).parent / "peers" / "known_worker.py"

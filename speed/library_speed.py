@@ -24,14 +24,13 @@ from critic import Critic
 from data_modules.embedded.corpus import generate as generate_examples
 from faithkit.fast import place_model
 from faithkit.files.model_folder import find_folder
-from faithkit.inference.decoding import Prompt
+from faithkit.inference.text import Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.weights.resolve import resolve
 from generation.build_engine import load_checkpoint, load_weights
 from speed.generate_speed import DECODING
-from speed.measure import BenchmarkParser, alternate, rates, table, write_results
+from speed.measure import BenchmarkParser, alternate, rates, start_worker, table, write_results
 from speed.samples import PAIRS, make_pairs
-from speed.worker import start_worker
 
 SCRIPT = str(Path(__file__).parent / "peers" / "library_worker.py")
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16", "int8": "int8"}

@@ -22,8 +22,8 @@ from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import evaluate_spans, join_spans
 from faithkit.records import Example
-from speed.detectors import CLASSES, DetectorParser, Predictions, predict
 from speed.measure import Ratio, alternate, table, write_results
+from speed.score_speed import CLASSES, DetectorParser, Predictions, predict
 
 SIZES = (200, 2_000, 20_000)  # words
 RESPONSE = "The museum opens at nine and closes at five in the evening on Sundays."

@@ -1,6 +1,7 @@
-"""Measures CPU-seconds in alternating rounds, memory and processes, and writes results with their conditions."""
+"""The harness of the benchmarks: options, alternating rounds, processes, and results with their conditions."""
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -8,8 +9,10 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -84,6 +87,15 @@ def synchronize(device: str) -> None:
         import torch
 
         torch.cuda.synchronize()
+
+
+def gpu_name(device: str) -> str:
+    """Returns the name of a GPU, empty for a CPU."""
+    if device != "cuda":
+        return ""
+    import torch
+
+    return torch.cuda.get_device_name()
 
 
 def clock_of(device: str) -> Callable[[], float]:
@@ -196,3 +208,29 @@ def replace_section(text: str, title: str, section: str) -> str:
     else:
         parts.append(section)
     return "\n".join(part.strip() + "\n" for part in parts)
+
+
+OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # none of our packages
+
+
+@contextmanager
+def start_worker(command: Sequence[str], **environment: str) -> Iterator[Callable[..., Any]]:
+    """Starts a process; yields a function that sends it one line of words and returns its answer, a line of JSON."""
+    with tempfile.TemporaryFile("w+") as log:
+        pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "text": True}
+        process = subprocess.Popen(command, env=OUTSIDE | environment, **pipes)
+
+        def ask(*words: object) -> Any:
+            assert process.stdin is not None and process.stdout is not None
+            with suppress(BrokenPipeError):  # it has ended, and its log says why
+                print(*words, file=process.stdin, flush=True)
+            if not (line := process.stdout.readline()):
+                log.seek(0)
+                sys.exit(f"error: the worker ended: {' '.join(command)}\n{log.read()[-3000:]}")
+            return json.loads(line)
+
+        try:
+            yield ask
+        finally:
+            process.kill()
+            process.wait()

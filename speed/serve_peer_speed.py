@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from data_modules.encoding.tokens import load_tokenizer
-from speed.lettuce import LettuceParser, lettuce_python, write_random_tagger
 from speed.measure import Ratio, require, table, write_results
 from speed.samples import make_tagged, write_modernbert
 from speed.servers import SERVE, run_server, send, wait_for, write_bodies
+from speed.tagger_speed import LettuceParser, lettuce_python, write_random_tagger
 
 NUM_CLIENTS = (1, 16, 64)
 ROUTE = "/v1/lettucedetect/spans"

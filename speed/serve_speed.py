@@ -1,20 +1,24 @@
-"""Compares the HTTP service with `score` and with Python calls.
+"""Compares the HTTP service with `score` and with Python calls, and measures its memory while it scores a table.
 
 Rows are everyday answers; a tenth have a context of about 500 words, a twentieth one of about 2,000. The clients run on
 the same cores. Each side runs once a round, in turns.
 
 Needs: the `serve` and `openai` extras.
 
-python -m speed.serve_speed --seconds 60
+python -m speed.serve_speed --seconds 60 [--job-rows 1000000]
 """
 
+import argparse
 import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +26,20 @@ import torch
 
 from faithkit_workflows.detectors.loading import load_checkpoint
 from faithkit_workflows.serve.schemas import Row
-from speed.measure import ROOT, BenchmarkParser, require, table, write_results
+from speed.growth_speed import write_rows
+from speed.measure import ROOT, BenchmarkParser, require, run_process, table, write_results
 from speed.servers import SERVE, memory_mib, run_server, send, wait_for, write_bodies
 
 ANSWERS = ROOT / "data_modules/everyday_answers/development.jsonl"
 NUM_ROWS, SHORT_WORDS = 400, 200
 NUM_SINGLE = 60  # requests and calls one after the other
-URL = "http://127.0.0.1:8471"
+PORT = 8471
+URL = f"http://127.0.0.1:{PORT}"
 
 
 def main() -> None:
     """Measures the service."""
-    options = BenchmarkParser(__doc__, rounds=3, seconds=60, clients=200).parse()
+    options = BenchmarkParser(__doc__, rounds=3, seconds=60, clients=200, job_rows=100_000).parse()
     require("fastapi", "uvicorn", "aiohttp", hint="pip install -e '.[serve,openai]'")
     detector: Any = load_checkpoint({"checkpoint": "default", "precision": "32-true"}).detector
     rows = make_rows()
@@ -44,7 +50,7 @@ def main() -> None:
         folder = Path(name)
         every = write_bodies(folder / "rows.jsonl", rows)
         single = write_bodies(folder / "single.jsonl", [(rows[place][0], 1) for place in short])
-        with run_server([*SERVE, "port=8471"], folder / "log") as process:
+        with run_server([*SERVE, f"port={PORT}"], folder / "log") as process:
             wait_for(f"{URL}/health/ready", process)
             memory = [memory_mib(process)]
             for _ in range(options.rounds):
@@ -82,6 +88,7 @@ def main() -> None:
         ["resident MiB: at the start, after each round", ", ".join(f"{one:.0f}" for one in memory)],
     ]
     write_results("HTTP service", about, table(["figure", "value, all rounds"], lines), quick=options.quick)
+    measure_job(options)
 
 
 def make_rows() -> list[tuple[dict[str, Any], int]]:
@@ -95,6 +102,39 @@ def make_rows() -> list[tuple[dict[str, Any], int]]:
         body = {"knowledge": parts, "response": row["response"], "question": row["question"] or None}
         rows.append((body, sum(len(part.split()) for part in parts)))
     return rows
+
+
+def measure_job(options: argparse.Namespace) -> None:
+    """Measures the memory of a service that scores a table in a job, from the upload to the end of the download."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        critic, sent = str(folder / "critic"), folder / "rows.csv"
+        run_process([sys.executable, "-c", f"from speed.samples import write_critic; write_critic({critic!r})"])
+        write_rows(sent, options.job_rows, 20)
+        command = [*SERVE, f"port={PORT}", f"checkpoint={critic}", f"jobs_dir={folder / 'jobs'}"]
+        with run_server(command, folder / "log") as process:
+            wait_for(f"{URL}/health/ready", process)
+            memory, began = [memory_mib(process)], time.perf_counter()
+            headers = {"Content-Type": "text/csv", "Content-Length": str(sent.stat().st_size)}
+            with sent.open("rb") as file:
+                request = urllib.request.Request(f"{URL}/v1/jobs", data=file, headers=headers)
+                job = json.load(urllib.request.urlopen(request))
+            while job["state"] in ("queued", "running"):
+                time.sleep(5)
+                job = json.load(urllib.request.urlopen(f"{URL}/v1/jobs/{job['id']}"))
+            if job["state"] != "done" or job["rows"] != options.job_rows:
+                sys.exit(f"error: the job ended with {job}")
+            with urllib.request.urlopen(f"{URL}{job['result']}") as reply:
+                num_lines = sum(part.count(b"\n") for part in iter(partial(reply.read, 1 << 20), b""))
+            memory += [memory_mib(process), memory_mib(process, "VmHWM")]
+            seconds = time.perf_counter() - began
+    figures = [
+        ["rows with a verdict; lines of the scored table", f"{job['rows']:,}; {num_lines:,}"],
+        ["resident MiB of the service: at the start, at the end, peak", ", ".join(f"{one:.0f}" for one in memory)],
+        ["seconds from the upload to the end of the download", f"{seconds:,.0f}"],
+    ]
+    about = "A critic of two layers of 32 with random weights, rows of 20 words of context; the job is a process."
+    write_results("HTTP service: a job", about, table(["figure", "value"], figures), quick=options.quick)
 
 
 if __name__ == "__main__":

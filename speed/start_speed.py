@@ -1,13 +1,15 @@
-"""Times starts, each in a process of its own: the first verdict, `faithkit score` on 40 rows, the first training step.
+"""Times starts as processes: the first verdict, `faithkit score` on 40 rows, the first training step, commands.
 
 Verdict and score are those of the detector `default`. The training is that of `train.py model=critic` on a CPU, with
-its encodings in the cache; it ends after its first step.
+its encodings in the cache; it ends after its first step. `--help` and refused command lines are compared with
+`import hydra`.
 
 Needs: the weights `minilm` in the cache (`python -m faithkit.weights fetch minilm`).
 
 python -m speed.start_speed
 """
 
+import argparse
 import csv
 import sys
 import tempfile
@@ -19,8 +21,19 @@ from pathlib import Path
 from statistics import median
 
 from data_modules.embedded.corpus import generate
-from speed.measure import BenchmarkParser, alternate, cpu_seconds, run_process, table, write_results
+from speed.measure import BenchmarkParser, Ratio, alternate, cpu_seconds, run_process, table, write_results
 
+TRAIN = ("train.py", "model=critic")
+REFUSED = {
+    "a wrong value, train.py": (*TRAIN, "seed=abc"),
+    "a wrong key, train.py": (*TRAIN, "optimizer.lrr=1"),
+    "three wrong values and a key, train.py": (*TRAIN, "seed=a", "optimizer.lr=b", "data.num_train=-5", "tainer=cpu"),
+    "a wrong value, export.py": ("export.py", "checkpoint=x", "debug=5"),
+    "a wrong path, train.py": (*TRAIN, "data=begin", "data.path=/nowhere"),
+    "a missing checkpoint, evaluate.py": ("evaluate.py", "benchmark=begin", "checkpoint=/nowhere/run"),
+    "a missing extra, generate.py": ("generate.py", "checkpoint=smollm2-135m", "engine=vllm"),
+    "a missing GPU, train.py": (*TRAIN, "trainer=gpu"),
+}
 VERDICT = "from faithkit import check; check(knowledge='It was built in 1889.', response='It was built in 1899.')"
 # Replaces Lightning's loop over batches by one that ends the process after the first.
 STEP = """
@@ -92,6 +105,22 @@ def main() -> None:
     ]
     about = "The files are in the disk's cache, and the encodings of the training in ours."
     write_results("Starts", about, table(["process", "CPU-seconds", "seconds (least)"], lines), quick=options.quick)
+    time_commands(options)
+
+
+def time_commands(options: argparse.Namespace) -> None:
+    """Times `--help` and refused command lines."""
+    helped: dict[str, tuple[str, ...]] = {
+        f"{name} --help": (name, "--help") for name in ("train.py", "evaluate.py", "export.py")
+    }
+    base = "import hydra"
+    for title, commands, exit_code in (("Help", helped, 0), ("Refused command lines", REFUSED, 2)):
+        sides = {base: partial(run_process, [sys.executable, "-c", base])}
+        for name, command in commands.items():
+            sides[name] = partial(run_process, [sys.executable, *command], exit_code)
+        taken = alternate(sides, options.rounds, warm_up=True)
+        rows = [[name, f"{median(seconds):.3f}", Ratio.of(seconds, taken[base])] for name, seconds in taken.items()]
+        write_results(title, table(["process", "CPU-seconds", "times `import hydra`"], rows), quick=options.quick)
 
 
 if __name__ == "__main__":

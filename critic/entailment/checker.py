@@ -35,7 +35,7 @@ from faithkit.published.known_detectors import (
     Windows,
 )
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.weights.local import LOCAL, fetch
+from faithkit.weights.resolve import LOCAL, fetch
 
 LINE_BREAK = "\n"
 Count = Callable[[Sequence[str]], list[int]]  # the size of each sentence

@@ -18,7 +18,7 @@ from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.pair_encoder import RESPONSE
-from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
+from faithkit.calibration import ScoreCalibration, log_odds
 from faithkit.fast import EVERY_TOKEN, FIRST_TOKEN, accelerate_training, pack_inputs
 from faithkit.metrics.classification import score_validation
 from faithkit.training.module import RowMetric

@@ -31,7 +31,7 @@ class CriticOptions:
         evidence: Features that are combined with the encoder's log-odds (`critic.sequence.evidence`): words,
             words_and_tokens, or false.
         evidence_alone: Uses the evidence without the log-odds, and trains no network.
-        threshold_aim: Metric that the decision threshold maximises on validation (`faithkit.calibration.thresholds`).
+        threshold_aim: Metric that the decision threshold maximises on validation (`faithkit.calibration`).
     """
 
     weights: Text

@@ -12,7 +12,7 @@ from torch import Tensor
 from critic.logistic import linear
 from critic.runtime.model_inputs import to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
-from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
+from faithkit.calibration import IS_HALLUCINATED, log_odds
 from faithkit.fast import Batch, run_batches
 
 PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together

@@ -22,7 +22,7 @@ from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
-from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
+from faithkit.calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.fast import FIRST_TOKEN, accelerate

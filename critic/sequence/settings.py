@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHT_NAMES
 from critic.weights import EVIDENCE, HEAD, Line
 from data_modules.encoding.sequence_layout import ORDERS
-from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration import ScoreCalibration
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar

@@ -19,10 +19,9 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.calibration.thresholds import apply_temperature, calibration_error
+from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
+from faithkit.calibration import ScoreCalibration, apply_temperature, calibration_error
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports

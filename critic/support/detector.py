@@ -24,7 +24,7 @@ from critic.support.evidence import find_evidence
 from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import ContextCache, WordEncoder, encode_and_align
 from faithkit import arguments
-from faithkit.calibration.thresholds import logit
+from faithkit.calibration import logit
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
 from faithkit.provenance.row_keys import row_keys

@@ -2,7 +2,7 @@
 
 1. P(token is hallucinated): a logistic regression of gold tags on token features (`fit_tokens`).
 2. P(response is hallucinated): a logistic regression of gold labels on response features (`fit_line`).
-3. The threshold on it, chosen for `threshold_aim` (`faithkit.calibration.thresholds.choose_threshold`).
+3. The threshold on it, chosen for `threshold_aim` (`faithkit.calibration.choose_threshold`).
 4. Spans of the responses that are labelled hallucinated: the threshold, merge gap and minimum length with the best
    character F1 (`fit_spans`).
 
@@ -22,7 +22,7 @@ from critic.logistic import fit_line, sigmoid
 from critic.tagger.calibration_features import Answers
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
-from faithkit.calibration.thresholds import calibration_error, choose_threshold
+from faithkit.calibration import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
 
 MERGE_GAPS = (0, 4, 12, 30)

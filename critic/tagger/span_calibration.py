@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from critic.logistic import linear, sigmoid
 from critic.tagger.calibration_features import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Answers
-from faithkit.calibration.score_calibration import ResponseThreshold
+from faithkit.calibration import ResponseThreshold
 from faithkit.settings.check import options
 from faithkit.settings.types import Range, Share, Sizes, Weight, Weights
 

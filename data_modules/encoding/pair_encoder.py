@@ -15,8 +15,7 @@ from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.sequence_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from data_modules.encoding.window_choice import WindowChoice
-from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
-from faithkit.baselines.word_overlap import unsupported_grams
+from faithkit.baselines.word_features import WORD_EVIDENCE, unsupported_grams, word_evidence
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 from faithkit.words import best_sentences
@@ -43,7 +42,7 @@ class PairEncoder(Encoder):
             with the response (`data_modules.encoding.window_choice`). None reads all.
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
-        evidence: Adds the columns `EVIDENCE`, word statistics of each pair (`faithkit.baselines.counted_features`).
+        evidence: Adds the columns `EVIDENCE`, word statistics of each pair (`faithkit.baselines.word_features`).
         whole: Adds the column `RUNS` and, if `max_knowledge_words` is set, the column `WHOLE` (for
             `critic.token_support`).
     """

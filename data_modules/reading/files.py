@@ -9,8 +9,8 @@ from typing import BinaryIO, Protocol
 
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
+from faithkit.settings.config_files import EMBEDDED
 
 HUB = "hub"  # a value of `path` that is not a place on disk, like EMBEDDED
 log = logging.getLogger("faithkit")

@@ -19,17 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.baselines.counted_features import CountedFeatures, fit_counted_features
-from faithkit.baselines.word_overlap import (
+from faithkit.baselines.word_features import (
+    CountedFeatures,
     LengthRule,
+    fit_counted_features,
     fit_length,
     fit_overlap,
     length_predictions,
     overlap_predictions,
 )
-from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
-from faithkit.embedded_name import data_path, display_name
+from faithkit.calibration import choose_threshold, predict_by_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.settings.config_files import data_path, display_name
 
 AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by spans
 HEADLINE = AIMS[0]

@@ -11,7 +11,6 @@ and where torch lacks the private operators that a path needs (`hardware.py`), m
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.fast.answer_layers import keep_answers, plan_answers
 from faithkit.fast.batch_planning import Batch, pad_rows, plan_batches, run_batches
 from faithkit.fast.hardware import (
     SWITCH,
@@ -27,7 +26,6 @@ from faithkit.fast.hardware import (
     to_bf16,
     wants_bf16,
 )
-from faithkit.fast.last_layer import first_token_only, reads_first_token, without_last_layer
 from faithkit.fast.linear_layers import can_quantise, missing_rows, quantise, speed_up_linear_layers
 from faithkit.fast.packing import (
     Packing,
@@ -37,6 +35,13 @@ from faithkit.fast.packing import (
     pack_inputs,
     places_between,
     use_packed_attention,
+)
+from faithkit.fast.partial_layers import (
+    first_token_only,
+    keep_answers,
+    plan_answers,
+    reads_first_token,
+    without_last_layer,
 )
 from faithkit.fast.sequence_attention import replace_dropout
 from faithkit.fast.training_layers import MODELS, replace_layers, use_half_norms

@@ -29,9 +29,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _WRONG_NAME = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 _BROKEN = (errno.EIO, errno.EINTR, errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EMFILE, errno.ENFILE)
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of file systems without it
-_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
-_UNFINISHED = (".tmp", ".old")
 _QUOTED_ERROR = re.compile(r"\((?:os error )(\d+)\)|\[Errno (\d+)\]")  # of safetensors and tokenizers, and of shutil
 
 
@@ -113,8 +110,17 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
         FileExistsError: At the end `path` is a folder that is not empty, and `replace` is not set.
     """
     target = Path(os.path.realpath(path))  # a link to a folder is followed
+
+    def open_new(folder: Path) -> int:
+        folder.mkdir()
+        try:
+            return os.open(folder, os.O_RDONLY)
+        except OSError:
+            folder.rmdir()
+            raise
+
     with disk_errors(path):
-        temporary, handle = _create(target, _open_new_folder)
+        temporary, handle = _create(target, open_new)
     old = kept or temporary.with_suffix(".old")
     try:
         try:
@@ -140,7 +146,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
         except OSError as error:
             if old.exists():
                 old.rename(target)
-            if error.errno in _OCCUPIED:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
             raise _explained(error.errno, path) from error
         with disk_errors(path):
@@ -176,15 +182,6 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _open_new_folder(path: Path) -> int:
-    path.mkdir()
-    try:
-        return os.open(path, os.O_RDONLY)
-    except OSError:
-        path.rmdir()
-        raise
-
-
 def make_folder(path: str | Path) -> None:
     """Creates a folder and its parents durably, so that they survive a power cut."""
     path = Path(path)
@@ -215,7 +212,7 @@ def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
 def clear_leftovers(folder: Path, prefix: str = ".") -> None:
     """Deletes unfinished files of killed processes in the folder; those in use are locked and stay."""
     with os.scandir(folder) as entries:
-        found = [Path(e.path) for e in entries if e.name.startswith(prefix) and e.name.endswith(_UNFINISHED)]
+        found = [Path(e.path) for e in entries if e.name.startswith(prefix) and e.name.endswith((".tmp", ".old"))]
     for leftover in found:
         with suppress(OSError):  # deleted meanwhile, in use, or another user's
             handle = os.open(leftover, os.O_RDONLY)
@@ -235,8 +232,8 @@ def sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if not (path.is_dir() and error.errno in _NO_FOLDER_SYNC):
-            raise
+        if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):
+            raise  # but a file system may not sync folders
     finally:
         os.close(handle)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync, write_json
@@ -314,34 +314,30 @@ def read_strict_json(path: Path, *, hint: str) -> Any:
         raise UserError(f"not UTF-8: byte {error.start}", place=str(path), hint=hint) from error
     if not text.strip(" \t\r\n\0"):
         raise UserError("the file is empty", place=str(path), hint=hint)
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"the key {shorten(key)} occurs twice")
+            found[key] = value
+        return found
+
+    def read_float(number: str) -> float:
+        if number in ("NaN", "Infinity", "-Infinity"):
+            raise ValueError(f"{number} is not a JSON number")
+        if not math.isfinite(value := float(number)):
+            raise ValueError(f"{shorten(number)} is too large")
+        return value
+
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=read_object, parse_constant=read_float, parse_float=read_float)
     except json.JSONDecodeError as error:
         raise UserError(f"broken JSON: {error.msg}", place=f"{path}, line {error.lineno}", hint=hint) from error
     except RecursionError as error:
         raise UserError("broken JSON: nested too deeply", place=str(path), hint=hint) from error
     except ValueError as error:
         raise UserError(f"broken JSON: {error}", place=str(path), hint=hint) from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {shorten(key)} occurs twice")
-        found[key] = value
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{shorten(text)} is too large")
-    return value
 
 
 ACCURATE, INACCURATE = VERDICTS = ("accurate", "inaccurate")

@@ -65,7 +65,7 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, see
 
 def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, seen: FolderPart | None = None) -> None:
     """Writes a model folder: the files from `fill`, seen rows, and the sidecar with the hashes of all files."""
-    from faithkit.environment import environment
+    from faithkit.packages import environment
 
     stored = asdict(sidecar)
     with atomic_folder(folder, replace=True) as unfinished:

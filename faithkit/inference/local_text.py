@@ -9,9 +9,19 @@ import numpy as np
 
 from faithkit import arguments
 from faithkit.fast import place_model
-from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
-from faithkit.inference.text import VLLM, Form, LocalOptions, Reply, Request, check_requests
+from faithkit.inference.text import (
+    VLLM,
+    Completion,
+    Decoding,
+    Engine,
+    Form,
+    LocalOptions,
+    Prompt,
+    Reply,
+    Request,
+    check_requests,
+)
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
 from faithkit.weights.load import (
     check_end_token,

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any
 
 from faithkit.errors import UserError, raise_problems
-from faithkit.inference.decoding import BEAM, Decoding
 from faithkit.inference.openai_server import (
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
@@ -32,7 +31,7 @@ from faithkit.inference.openai_server import (
     read_server,
     weigh_choices,
 )
-from faithkit.inference.text import AUTO, Form, Reply, Request, check_requests
+from faithkit.inference.text import AUTO, BEAM, Decoding, Form, Reply, Request, check_requests
 from faithkit.packages import needs_package
 
 log = logging.getLogger(__name__)

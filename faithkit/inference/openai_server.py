@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from faithkit.errors import UserError, nearest, shorten
-from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
-from faithkit.inference.text import AUTO, Form, Request
+from faithkit.inference.text import AUTO, NUCLEUS, Decoding, Form, Request, seed_of
 from faithkit.settings.check import options
 from faithkit.settings.types import Count, Hint, NonNegative, NonNegativeInt, OneOf, Positive, Text
 

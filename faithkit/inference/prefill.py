@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from faithkit.fast import accelerate_decoding
-from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.text import Decoding, Prompt
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
 # Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.

@@ -16,8 +16,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors, make_folder
-from faithkit.inference.decoding import BEAM, NUCLEUS, Decoding
-from faithkit.inference.text import Form, Reply, Request, TextEngine, check_requests
+from faithkit.inference.text import BEAM, NUCLEUS, Decoding, Form, Reply, Request, TextEngine, check_requests
 from faithkit.settings.check import check_value
 from faithkit.settings.types import Count
 

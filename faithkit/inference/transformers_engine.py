@@ -17,8 +17,8 @@ from torch.nn.functional import cross_entropy, pad
 from transformers import GenerationConfig
 
 from faithkit.fast import pad_rows
-from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.prefill import PromptReader
+from faithkit.inference.text import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 
 CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
 REFILL = 8  # new prompts are read once an eighth of a batch has ended, because reading interrupts the other rows

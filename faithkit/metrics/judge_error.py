@@ -29,8 +29,7 @@ from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap
-from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Metric
-from faithkit.statistics.quantiles import student_quantile
+from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Metric, student_quantile
 from faithkit.statistics.spread import Values
 
 

@@ -22,8 +22,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from faithkit.baselines.word_overlap import length_score, unsupported_share
-from faithkit.calibration.thresholds import logit
+from faithkit.baselines.word_features import length_score, unsupported_share
+from faithkit.calibration import logit
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction

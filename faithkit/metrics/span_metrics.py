@@ -29,7 +29,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.calibration.thresholds import NUM_BINS, assign_bins
+from faithkit.calibration import NUM_BINS, assign_bins
 from faithkit.errors import UserError, shorten
 from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.outcomes import align_predictions, scores_of

@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.choices import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.errors import UserError
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_metrics import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.scores.measures import RATES, kinds_of
+from faithkit.settings.config_files import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.spread import Statistic, Values
 

@@ -2,29 +2,325 @@
 
 The page is self-contained: its Content-Security-Policy forbids the network and every script except those that it
 names by hash. Answers are data in a JSON block, and the script puts them in as text, never as markup, fifty at a time,
-so twenty thousand answers open. The report of several runs shows answers by the same parts
+so twenty thousand answers open. Marked texts are cut here and not sent as offsets: Python counts characters, JavaScript
+counts UTF-16 units. The report of several runs shows answers by the same parts
 (faithkit_workflows/compare/comparison_page.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
 
 from faithkit.errors import UserError
+from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.metrics.outcomes import align_predictions
-from faithkit.metrics.span_metrics import check_spans
-from faithkit.pages.page_parts import (
-    AgentTurn,
-    Fact,
-    answer_blocks,
-    gold_label,
-    keep_first,
-    write_filled_page,
-)
-from faithkit.records import Example, Prediction
+from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
+from faithkit.pages.page_tables import escape_terminal, table_caption, table_cells, table_title
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+Item = TypeVar("Item")
+# A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.
+Piece = str | tuple[Any, ...]
+# Their places are what the script is sent (page_files/answer.js).
+CALLED = (*LABELS, UNPARSED)
+OUTCOMES = ("missed", "false alarm", "right hallucinated", "right faithful", "unparsed", "not judged")
+SPAN_OUTCOMES = ("missed span", "false alarm span", "found span", "no span, rightly", "not marked")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A property that rows are filtered by, with the value of each row that has one, by id."""
+
+    name: str
+    title: str
+    values: Sequence[str]
+    of: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTurn:
+    """Where an answer is in a conversation with tools.
+
+    Args:
+        number: Among the assistant's answers, from 1.
+        sources: The tool of each passage of the context; or document, user, system.
+        calls: What the assistant had called before: name, arguments, failed and result of each.
+    """
+
+    conversation: str
+    number: int
+    sources: Sequence[str]
+    calls: Sequence[Mapping[str, Any]]
+
+
+def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
+    """Cuts the text into pieces, each covered by the same spans of each layer; joined, they are the text again."""
+    inner = (end for spans in layers for span in spans if span.start < span.end for end in (span.start, span.end))
+    bounds = sorted({0, len(text), *inner})
+    pieces: list[Piece] = []
+    for start, end in pairwise(bounds):
+        over = [[n for n, span in enumerate(spans) if span.start <= start and end <= span.end] for spans in layers]
+        pieces.append((text[start:end], *over) if any(over) else text[start:end])
+    return pieces
+
+
+def build_row(
+    example: Example,
+    predictions: Sequence[Prediction | None],
+    context: int | None,
+    facts: Sequence[Fact] = (),
+    turn: AgentTurn | None = None,
+    calls: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Builds the page's data of one answer.
+
+    Args:
+        predictions: What each system says; None if it has no prediction of this row.
+        context: The place of its knowledge among the contexts; None if the texts are not there.
+        turn: Its place in a conversation.
+        calls: The places of the turn's calls among the calls.
+    """
+    gold = _nonempty_spans(example.spans)
+    called: list[list[Span]] = []
+    for one in predictions:
+        marks: list[Span] = []
+        with suppress(UserError):  # marks that do not fit the answer are left out
+            if one is not None and context is not None:
+                marks = _nonempty_spans(check_spans(one, len(example.response)))
+        called.append(marks)
+    label = gold_label(example)
+    return {
+        "id": example.id,
+        "facts": [one.values.index(one.of[example.id]) if example.id in one.of else None for one in facts],
+        "gold": None if label is None else CALLED.index(label),
+        "context": context,
+        "turns": [[turn.speaker, turn.text] for turn in example.history],
+        "pieces": split_by_spans(example.response, gold, *called),
+        "gold_spans": None
+        if example.spans is None
+        else [
+            [
+                _names_of(span),
+                [
+                    None if p is None else round_score(_covered_share(span, s))
+                    for p, s in zip(predictions, called, strict=True)
+                ],
+            ]
+            for span in gold
+        ],
+        "said": [
+            None if one is None else _verdict_data(example, one, spans, gold, turn.sources if turn else ())
+            for one, spans in zip(predictions, called, strict=True)
+        ],
+        **({"turn": [turn.conversation, turn.number, calls]} if turn else {}),
+    }
+
+
+def _verdict_data(
+    example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span], sources: Sequence[str]
+) -> list[Any]:
+    """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
+    kinds, has_text = span_kinds(example, prediction), bool(example.response)
+    verdict: list[Any] = [
+        None if prediction.label is None else CALLED.index(prediction.label),
+        round_score(prediction.score),
+        OUTCOMES.index(response_outcome(example, prediction)),
+        sum(1 << SPAN_OUTCOMES.index(kind) for kind in kinds),
+    ]
+    marks: list[list[Any]] = []
+    for span in spans:
+        share = None if example.spans is None else round_score(_covered_share(span, gold))
+        marks.append([_names_of(span), round_score(span.score), share])
+        if has_text and (evidence := span.evidence):
+            # The reason, the sentence that the mark was compared with, and the tool that gave it; the last may lack.
+            source = sources[evidence.passage] if evidence.text and evidence.passage < len(sources) else ""
+            found = [evidence.reason, evidence.text, source]
+            marks[-1] += found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
+    text = prediction.text if prediction.text != example.response else ""
+    return [*verdict, marks, text] if text else [*verdict, marks] if marks else verdict
+
+
+def _names_of(span: Span) -> list[str]:
+    """The label of a span, and its type."""
+    return list(dict.fromkeys(filter(None, (span.label, span.relation, span.element))))
+
+
+def response_outcome(example: Example, prediction: Prediction) -> str:
+    """Compares the call on the whole answer with its gold label."""
+    if prediction.label == UNPARSED:
+        return "unparsed"
+    gold = gold_label(example)
+    if gold is None or prediction.label is None:
+        return "not judged"
+    if prediction.label == gold:
+        return f"right {gold}"
+    return "missed" if gold == HALLUCINATED else "false alarm"
+
+
+def span_kinds(example: Example, prediction: Prediction) -> list[str]:
+    """Names the outcomes of an answer's spans; a span counts as found where one character of it is."""
+    if example.spans is None:
+        return ["not marked"]
+    gold, called = _nonempty_spans(example.spans), _nonempty_spans(prediction.spans)
+    found = [_covered_share(span, called) > 0 for span in gold]
+    right = [_covered_share(span, gold) > 0 for span in called]
+    kinds = {
+        "missed span": not all(found),
+        "false alarm span": not all(right),
+        "found span": any(found),
+        "no span, rightly": not found and not right,
+    }
+    return [kind for kind, holds in kinds.items() if holds]
+
+
+def gold_label(example: Example) -> str | None:
+    """Reads the gold label of an answer: its label or, where it has none, its spans, as the metrics do."""
+    if example.label is None and example.spans is not None:
+        return HALLUCINATED if example.spans else FAITHFUL
+    return example.label
+
+
+def round_score(number: float | None) -> float | None:
+    """Rounds a number for the page to four digits."""
+    return None if number is None else round(number, 4)
+
+
+def _covered_share(span: Span, others: Sequence[Span]) -> float:
+    """Computes the share of the span's characters that the others cover together."""
+    return count_shared(merge_spans([span]), merge_spans(others)) / (span.end - span.start)
+
+
+def _nonempty_spans(spans: Sequence[Span] | None) -> list[Span]:
+    """Drops empty spans, as the metrics do."""
+    return [span for span in spans or () if span.start < span.end]
+
+
+FILES = Path(__file__).with_name("page_files")
+# In a script element only these can end or open anything; JSON writes them as well without.
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+
+
+@cache
+def _environment() -> "Environment":
+    """The templates: a text is made one line that cannot steer a terminal, and escaped; `Markup` stays as it is."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only pages need it
+
+    environment = Environment(
+        loader=FileSystemLoader(FILES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: escape_terminal(value) if type(value) is str else value,
+    )
+    environment.globals |= {"table_cells": table_cells, "table_title": table_title, "table_caption": table_caption}
+    return environment
+
+
+def fill_part(name: str, *values: Any, file: str = "parts.html", **named: Any) -> "Markup":
+    """Fills a macro of a template; plain texts are escaped there."""
+    part: Markup = getattr(_environment().get_template(file).module, name)(*values, **named)
+    return part
+
+
+def write_filled_page(path: str | Path, template: str, **values: Any) -> None:
+    """Fills a template as `fill_page` does, and writes it, replacing the file in one step."""
+    with atomic_file(path) as file, disk_errors(path):
+        for text in fill_page(template, **values):
+            file.write(text.encode())
+
+
+def fill_page(
+    template: str,
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str] = (),
+    blocks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
+    connects: bool = False,
+    **values: Any,
+) -> Iterator[str]:
+    """Fills a template, and yields the page in parts; the same input gives the same page.
+
+    Args:
+        styles, scripts: Files of `page_files/`, which the page's policy names by their hash.
+        blocks: The page's data by name: lists that the browser keeps as text.
+        connects: The script may call the server that the page comes from.
+        values: Further values, such as the title; plain texts are escaped.
+    """
+    from markupsafe import Markup
+
+    style, script = (
+        "".join((FILES / name).read_text(encoding="utf-8") for name in names) for names in (styles, scripts)
+    )
+    policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
+    policy += "; connect-src 'self'" if connects else ""
+    given = {"policy": Markup(policy), "style": Markup(style), "script": Markup(script)}
+
+    def render_data() -> Iterator[Markup]:
+        """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
+        for name, items in blocks.items():
+            yield Markup(f'<script type="application/json" id="{name}">[\n')
+            for place, item in enumerate(items):
+                yield Markup((",\n" if place else "") + dumps(item).translate(_ESCAPES))
+            yield Markup("\n]</script>\n")
+
+    return _environment().get_template(template).generate(**given, data=render_data(), **values)
+
+
+def answer_blocks(
+    place: int,
+    rows: Sequence[tuple[Example, Sequence[Prediction | None], bool]],
+    facts: Sequence[Fact],
+    turns: Mapping[str, AgentTurn] = MappingProxyType({}),
+) -> dict[str, Iterable[Any]]:
+    """Makes the data of a test set: its answers, and their knowledge and calls, which answers share.
+
+    Args:
+        rows: Examples with the predictions of each system, and whether their texts are there.
+        turns: The places of answers in conversations, by id.
+    """
+    texts = dict.fromkeys(example.knowledge for example, _, has_text in rows if has_text)
+    contexts = {text: number for number, text in enumerate(texts)}
+    calls: dict[tuple[Any, ...], int] = {}
+    for example, _, has_text in rows:
+        for call in turns[example.id].calls if has_text and example.id in turns else ():
+            calls.setdefault(_call_key(call), len(calls))
+
+    def build(example: Example, predictions: Sequence[Prediction | None], has_text: bool) -> dict[str, Any]:
+        turn = turns.get(example.id)
+        made = [calls[_call_key(call)] for call in turn.calls] if turn and has_text else []
+        return build_row(example, predictions, contexts[example.knowledge] if has_text else None, facts, turn, made)
+
+    blocks = {f"contexts-{place}": contexts, f"rows-{place}": (build(*row) for row in rows)}
+    return blocks | ({f"calls-{place}": calls} if turns else {})
+
+
+def _call_key(call: Mapping[str, Any]) -> tuple[Any, ...]:
+    return call["name"], call["arguments"], call["failed"], call.get("result", "")
+
+
+def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -> list[Item]:
+    """Keeps at most so many items, those of the lowest rank first, in their order."""
+    chosen = sorted(range(len(items)), key=lambda place: rank(items[place]))[:limit]
+    return [items[place] for place in sorted(chosen)]
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
 
 FACTS = {"task": "Task", "model": "Generator"}
 MAX_ROWS = 20_000  # of a test set: a browser opens as many at once

@@ -62,8 +62,6 @@ def _plain(value: object) -> str:
     return value.plain if isinstance(value, Text) else "" if value is None else str(value)
 
 
-# Format characters that letters of living scripts and emoji need; the others hide or reorder text.
-_JOINERS = "\u200c\u200d"
 OUTCOME_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
 
 
@@ -76,9 +74,10 @@ def escape_terminal(text: str, limit: int | None = None) -> str:
     line = re.sub(r"[ \t\r\n\f\v]+", " ", text).strip()
     cut = len(line) - limit if limit is not None and len(line) > limit else 0
     kept = line[:limit].rstrip() if cut else line
+    # Letters of living scripts and emoji need the two joiners; other format characters hide or reorder text.
     shown = "".join(
         character.encode("unicode_escape").decode()
-        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in "\u200c\u200d"
         else character
         for character in kept
     )
@@ -177,9 +176,6 @@ def format_verdict(example: Example, prediction: Prediction) -> Text:
     return Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, "")))
 
 
-_WORD_OR_INTERVAL = r"\[[^\[\]\s]+, [^\[\]\s]+\]|\S+"
-
-
 def render_text(*tables: Table, width: int = 80) -> str:
     """Renders tables as plain text: ASCII frames, no colour, no spaces at line ends."""
     stream = io.StringIO()
@@ -217,7 +213,7 @@ def _narrow(table: Table, width: int) -> None:
     table.pad_edge = table.show_edge
     room = width - (3 * len(columns) - 3 + 4 * table.show_edge)
     wanted = [max(map(cell_len, _texts(column))) for column in columns]
-    for pattern in (_WORD_OR_INTERVAL, r"\S+"):
+    for pattern in (r"\[[^\[\]\s]+, [^\[\]\s]+\]|\S+", r"\S+"):  # words and intervals; words
         words = [[word for cell in _texts(column) for word in re.findall(pattern, cell)] for column in columns]
         widths = [max(map(cell_len, found), default=0) for found in words]
         if (spare := room - sum(widths)) >= 0:

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 from rich.table import Table
 
-from faithkit.baselines.word_overlap import length_predictions
+from faithkit.baselines.word_features import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines

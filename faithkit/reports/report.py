@@ -16,12 +16,11 @@ from rich.table import Table
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page_tables import bold, escape_terminal
-from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
-from faithkit.provenance.used_model import CHECKPOINT, UsedModel
+from faithkit.provenance.used_model import CHECKPOINT, NUM_SHOWN_DIGITS, TestRows, UsedModel
 from faithkit.records import Example, Prediction
 from faithkit.reports.score_table import Row, Systems, metrics_table, score_table
-from faithkit.statistics.conclusion import Conclusion
+from faithkit.statistics.bootstrap import Conclusion
 from faithkit.statistics.metric import Metric
 
 Sample = Mapping[str, Any]  # a plain row, for loggers

@@ -9,7 +9,6 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.choices import COPY, GOLD, RESPONSE_BASELINES
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judge_error import corrected_rate
@@ -36,6 +35,7 @@ from faithkit.reports.score_table import Row, Systems, list_sizes, score_table
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_benchmark_results
 from faithkit.scores.board import Board, conclude_by
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
+from faithkit.settings.config_files import COPY, GOLD, RESPONSE_BASELINES
 from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values

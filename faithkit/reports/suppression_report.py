@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.table import Table
 
-from faithkit.choices import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.suppression import (
@@ -23,6 +22,7 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
 from faithkit.reports.score_table import Row, published_cells, score_table
 from faithkit.reports.write_reports import write_run_results
+from faithkit.settings.config_files import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.statistics.metric import Metric
 
 TITLES = {

@@ -8,20 +8,20 @@ from typing import Any
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import CRITIC, GENERATOR, TAGGER
-from faithkit.embedded_name import EMBEDDED, data_path, display_name
-from faithkit.environment import environment
 from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.outcomes import REPORTED_UNPARSED
 from faithkit.metrics.results import full_names, read_meta, write_results
+from faithkit.packages import environment
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
 from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import TYPES, label_report
 from faithkit.reports.report import Provenance, Report, Sample, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
-from faithkit.statistics.conclusion import Decision, read_conclusions
+from faithkit.settings.config_files import EMBEDDED, data_path, display_name
+from faithkit.statistics.bootstrap import Decision, read_conclusions
 from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"

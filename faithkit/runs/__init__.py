@@ -5,9 +5,16 @@ runs.to_pandas("runs/*")  # every metric; see also predictions_to_pandas and cur
 runs.find_runs("runs/*")
 """
 
-from faithkit.runs.frames import curves_to_pandas, predictions_to_pandas, to_pandas
-from faithkit.runs.reading import find_runs, read_curves, read_run
-from faithkit.runs.run import Run, State
+from faithkit.runs.reading import (
+    Run,
+    State,
+    curves_to_pandas,
+    find_runs,
+    predictions_to_pandas,
+    read_curves,
+    read_run,
+    to_pandas,
+)
 
 __all__ = [
     "Run",

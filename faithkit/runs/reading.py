@@ -1,28 +1,151 @@
-"""Reads run folders, complete or damaged: what cannot be read is listed as a problem, the rest is returned.
+"""Reads run folders, complete or damaged, as plain data and as pandas data frames.
 
-from faithkit.runs import find_runs
-for run in find_runs("runs/*"):
+What cannot be read is listed as a problem, the rest is returned.
+
+from faithkit import runs
+for run in runs.find_runs("runs/*"):
     print(run.name, run.state, run.metrics, *run.problems)
+metrics = runs.to_pandas("runs/*")  # one row per run and metric
+metrics.pivot_table(index="run", columns="metric", values="value")
 """
 
 import csv
 import json
 import math
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.run_folder import RunFolder
+from faithkit.files.jsonl import parse_lines
+from faithkit.files.run_folder import RunFolder, is_locked
 from faithkit.files.saved_config import read_config
-from faithkit.runs.run import Curve, Run, state_of
+from faithkit.packages import needs_package
 from faithkit.settings.config_files import SWEEP_FILE, script_of
 from faithkit.statistics.metric import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRAIN, EVALUATE, GENERATE, CONSTRUCT = "train", "evaluate", "generate", "construct"
+AUDIT, COMPARE = "audit", "compare"
+IGNORED_SETTINGS = ("run_dir", "resume", "debug", "fast", "html", "hydra")  # they do not change what a run does
+
+Curve = list[tuple[int, float]]  # steps, each with its value
+
+
+class State(StrEnum):
+    """The state of a run."""
+
+    FINISHED = "finished"
+    RESUMABLE = "resumable"  # interrupted: `resume=` continues it
+    WORKING = "working"  # a command works in the folder now
+    BROKEN = "broken"  # neither finished nor resumable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run, as far as its folder could be read.
+
+    Args:
+        name: The folder's name.
+        script: train, evaluate, generate, construct, score, audit or compare; empty if config.yaml does not show it.
+        began: Local time; None if unknown.
+        config: The content of config.yaml in plain containers; empty if it cannot be read.
+        metrics: The metrics of metrics.json by full name, `split/dataset/metric`.
+        meta: The other content of metrics.json.
+        predictions: Predictions files by name: the run's files, and files that it scored.
+        curves: The file of the learning curves, for `read_curves`; None if there is none.
+        problems: Sentences about what could not be read.
+    """
+
+    folder: Path
+    name: str
+    script: str = ""
+    state: State = State.BROKEN
+    began: datetime | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Mapping[str, Path] = field(default_factory=dict)
+    curves: Path | None = None
+    problems: tuple[str, ...] = ()
+
+
+def parts_of(name: str) -> tuple[str, str, str]:
+    """Splits a metric's full name into split, dataset and metric; a short name has only the last."""
+    split, dataset, *rest = name.split("/", 2) if name.count("/") > 1 else ("", "", name)
+    return split, dataset, rest[0]
+
+
+def state_of(run: RunFolder, script: str, predictions: Iterable[Path], *, has_results: bool, has_config: bool) -> State:
+    """Derives the state of a run from the files in its folder.
+
+    Args:
+        predictions: Its predictions files.
+        has_results: Its metrics.json could be read.
+        has_config: Its config.yaml could be read; nothing is resumed without it.
+    """
+    if is_locked(run.path):
+        return State.WORKING
+    has_ended = has_results  # not every script writes a metrics.json
+    if script == GENERATE:  # a file's origin is written after its last row
+        files = list(predictions)
+        has_ended |= bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
+    elif script in (AUDIT, COMPARE):
+        has_ended |= (run.path / f"{script}.json").exists()
+    elif script == EVALUATE:
+        has_ended |= (run.path / "corpus.json").exists()  # benchmark=analysis
+    elif script == CONSTRUCT:
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+            content = json.loads((run.path / "manifest.json").read_bytes())
+            has_ended |= bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
+    if has_ended:
+        return State.FINISHED
+    return State.RESUMABLE if has_config else State.BROKEN
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields each value with its full key, `model.max_length`; lists stay whole."""
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        # A scale is defaults for all models: the values that a run uses are in its other blocks.
+        if name in IGNORED_SETTINGS or (prefix == "scale." and key != "name"):
+            continue
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """Finds the settings that differ, each with the value of every run; None for a run without the key.
+
+    Runs are compared with runs of the same script. A value under several keys, such as `optimizer.lr` and
+    `model.task.optimizer.lr`, is listed once, under the shortest key.
+    """
+    configs = [dict(flatten(run.config)) for run in runs]
+    differing: dict[str, list[Any]] = {}
+    listed: set[tuple[str, str]] = set()
+    for key in sorted({key for config in configs for key in config}, key=lambda key: (key.count("."), key)):
+        scripts = {run.script for run, config in zip(runs, configs, strict=True) if key in config}
+        compared = {repr(c.get(key)) for run, c in zip(runs, configs, strict=True) if c and run.script in scripts}
+        values = [config.get(key) for config in configs]
+        if key.endswith("._target_"):  # a class by its file, which has the name of its choice: objective=infonce
+            key, values = key.removesuffix("._target_"), [str(v).split(".")[-2:][0] if v else v for v in values]
+        duplicate = (key.rpartition(".")[2], repr(values))
+        if len(compared) > 1 and duplicate not in listed:
+            listed.add(duplicate)
+            differing[key] = values
+    return differing
+
 
 CURVES, STEP = "csv/metrics.csv", "step"
 RUN_FILES = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them marks the folder of a run
@@ -183,3 +306,112 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+EVERY = "runs/*"
+Runs = str | Path | Iterable[str | Path | Run]
+_METRICS = ("run", "script", "state", "began", "split", "dataset", "metric", "value", "low", "high", "n", "folder")
+_PREDICTIONS = ("run", "file", "id", "label", "score", "spans", "text")
+_CURVES = ("run", "name", "step", "value")
+
+
+def to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
+    """Returns every metric of every run: one row per run and metric, and a column for each setting that differs.
+
+    The columns are run, script, state, began, split, dataset, metric, value, low and high (the 95% interval), n,
+    folder, and the settings by their keys, such as `optimizer.lr`. Runs without metrics have no rows.
+
+    Args:
+        runs: Folders, patterns, or runs from `find_runs`. Runs with the same name are named by their folders.
+    """
+    with needs_package("a DataFrame"):
+        import pandas as pd
+
+    found = _named(runs)
+    settings = differing_settings(list(found.values()))
+    rows = []
+    for number, (name, run) in enumerate(found.items()):
+        about = {"run": name, "script": run.script, "state": str(run.state), "began": run.began}
+        differing = {key: values[number] for key, values in settings.items()}
+        for full, metric in run.metrics.items():
+            split, dataset, short = parts_of(full)
+            named = {"split": split, "dataset": dataset, "metric": short, "folder": str(run.folder)}
+            numbers = {"value": metric.value, "low": metric.low, "high": metric.high, "n": metric.n}
+            rows.append({**differing, **about, **named, **numbers})
+    frame = pd.DataFrame(rows, columns=[*_METRICS, *(key for key in settings if key not in _METRICS)])
+    frame = frame.astype({"value": float, "low": float, "high": float, "n": "Int64"})
+    return _with_problems(frame, [f"{name}: {problem}" for name, run in found.items() for problem in run.problems])
+
+
+def predictions_to_pandas(runs: Runs = EVERY, *, file: str | None = None) -> "pd.DataFrame":
+    """Returns every prediction of every run: one row per run, predictions file and id.
+
+    The columns are run, file (its name without .jsonl), id, label, score (P(hallucinated)), spans, text, and the other
+    fields of the lines: gold, group, knowledge, history, response, and `facts.NAME` for each of their
+    `facts`. `frame.pivot(index="id", columns="run", values="score")` puts two runs next to each other.
+
+    Args:
+        runs: As in `to_pandas`.
+        file: Reads only the predictions with this name, such as `begin`.
+    """
+    with needs_package("a DataFrame"):
+        import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for name, run in _named(runs).items():
+        for stem, path in run.predictions.items():
+            if file in (None, stem):
+                rows += ({**row, "run": name, "file": stem} for row in _rows(path, problems))
+    more = dict.fromkeys(key for row in rows for key in row if key not in _PREDICTIONS)
+    frame = pd.DataFrame(rows, columns=[*_PREDICTIONS, *more])
+    return _with_problems(frame.astype({"score": float}), problems)
+
+
+def curves_to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
+    """Returns the learning curves: one row per run, name and step.
+
+    Args:
+        runs: As in `to_pandas`.
+    """
+    with needs_package("a DataFrame"):
+        import pandas as pd
+
+    curves = ((name, read_curves(run.curves)) for name, run in _named(runs).items() if run.curves)
+    rows = [(run, name, *point) for run, found in curves for name, points in found.items() for point in points]
+    return pd.DataFrame(rows, columns=list(_CURVES))
+
+
+def _named(runs: Runs) -> dict[str, Run]:
+    """Finds the runs by unique names."""
+    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    paths = [one for one in given if not isinstance(one, Run)]
+    found = [*(one for one in given if isinstance(one, Run)), *(find_runs(paths) if paths else [])]
+    return {run.name: run for run in name_runs_uniquely(found)}
+
+
+def _rows(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
+    """Yields the valid lines of a predictions file."""
+    wrong = 0
+    try:
+        for _, _, value in parse_lines(path):
+            if not isinstance(value, dict) or "id" not in value:
+                wrong += 1
+                continue
+            facts = value.pop("facts", None)
+            score = value.get("score")
+            value["score"] = score if isinstance(score, int | float) and not isinstance(score, bool) else None
+            yield value | {f"facts.{key}": fact for key, fact in (facts if isinstance(facts, dict) else {}).items()}
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{path}: it cannot be read completely: {shorten(str(error))[1:-1]}")
+    if wrong:
+        problems.append(f"{path}: lines that are not predictions are left out: {wrong:,}")
+
+
+def _with_problems(frame: "pd.DataFrame", problems: Sequence[str]) -> "pd.DataFrame":
+    """Warns of what could not be read; `frame.attrs["problems"]` lists all of it."""
+    frame.attrs["problems"] = list(problems)
+    if problems:
+        more = f", and {len(problems) - 1} more in frame.attrs['problems']" if len(problems) > 1 else ""
+        warnings.warn(f"not all could be read: {problems[0]}{more}", stacklevel=3)
+    return frame

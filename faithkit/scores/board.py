@@ -30,8 +30,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.scores.measures import PERCENT, measure_of
-from faithkit.statistics.bootstrap import Difference, Evaluation, Resamples, ScoredMetrics
-from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
+from faithkit.statistics.bootstrap import (
+    STRONGEST,
+    Conclusion,
+    Difference,
+    Evaluation,
+    Resamples,
+    ScoredMetrics,
+    Test,
+    conclude,
+)
 from faithkit.statistics.metric import Metric
 
 

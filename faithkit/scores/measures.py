@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.plugins import METRICS, load_object, load_plugins
+from faithkit.packages import METRICS, load_object, load_plugins
 from faithkit.statistics.metric import (
     ACCURACY,
     CALIBRATION_ERROR,

@@ -128,30 +128,27 @@ def options(block: str = "") -> Callable[[type[Options]], type[Options]]:
         block: The block of the configuration, which errors name before a key.
     """
 
+    def check(options: Any) -> None:
+        kind: Any = type(options)
+        values = {field.name: getattr(options, field.name) for field in fields(kind)}
+        checked = _validate(options_model(kind).model_validate, values, block)
+        for name in values:  # as declared: a list may become a tuple, a whole number a float
+            object.__setattr__(options, name, getattr(checked, name))
+        raise_problems(find_conflicts(options, getattr(kind, "conflicts", ())))
+
+    def make_schema(kind: Any, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            return value if isinstance(value, kind) else kind(**dict(validate(value)))
+
+        dump = core_schema.plain_serializer_function_ser_schema(asdict)
+        schema = handler.generate_schema(options_model(kind))
+        return core_schema.no_info_wrap_validator_function(read, schema, serialization=dump)
+
     def decorate(kind: Any) -> Any:
-        kind.__post_init__ = lambda self: _check_options(self, block)
-        kind.__get_pydantic_core_schema__ = classmethod(_schema_of_options)
+        kind.__post_init__, kind.__get_pydantic_core_schema__ = check, classmethod(make_schema)
         return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
     return decorate
-
-
-def _check_options(options: Any, block: str) -> None:
-    kind: Any = type(options)
-    values = {field.name: getattr(options, field.name) for field in fields(kind)}
-    checked = _validate(options_model(kind).model_validate, values, block)
-    for name in values:  # as declared: a list may become a tuple, a whole number a float
-        object.__setattr__(options, name, getattr(checked, name))
-    raise_problems(find_conflicts(options, getattr(kind, "conflicts", ())))
-
-
-def _schema_of_options(kind: Any, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    def validate(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
-        return value if isinstance(value, kind) else kind(**dict(check(value)))
-
-    dump = core_schema.plain_serializer_function_ser_schema(asdict)
-    block = handler.generate_schema(options_model(kind))
-    return core_schema.no_info_wrap_validator_function(validate, block, serialization=dump)
 
 
 @cache

@@ -1,5 +1,6 @@
 """Types of values: each defines what is accepted, and the hint for a value that is not."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -334,3 +335,20 @@ Texts = Annotated[list[Text], Field(min_length=1), Hint("use a list of texts, [o
 PathText = Annotated[str, AfterValidator(_check_path), Hint("use a path; a name that is a number is written ./5")]
 Rank = Annotated[int, Range(ge=1, le=512)]  # of LoRA adapters
 Switch = Annotated[bool, Hint("use true or false")]
+
+
+ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
+
+
+def parse_target_precision(aim: str) -> float | None:
+    """Reads the precision that an aim asks for; None for the other aims.
+
+    Raises:
+        UserError: An unknown aim.
+    """
+    if aim in ("f1", "macro_f1", ARGMAX):
+        return None
+    match = re.fullmatch(r"precision\s*>=\s*(\d*\.?\d+)", aim.strip())
+    if not match or not 0 < float(match[1]) <= 1:
+        raise UserError(f"unknown aim {aim!r} for the threshold", hint="use f1, macro_f1, argmax or precision>=0.9")
+    return float(match[1])

@@ -15,8 +15,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faithkit.statistics.metric import PROPORTION, UPPER_QUANTILE, Metric, MetricKind
-from faithkit.statistics.quantiles import beta_quantile, student_cdf, student_quantile
+from faithkit.statistics.metric import (
+    PROPORTION,
+    UPPER_QUANTILE,
+    Metric,
+    MetricKind,
+    beta_quantile,
+    student_cdf,
+    student_quantile,
+)
 
 
 def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int) -> Metric | None:

@@ -16,11 +16,10 @@ from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_fol
 from faithkit.files.run_folder import RunFolder
 from faithkit.languages import ANY
 from faithkit.metrics.results import read_metrics
+from faithkit.provenance.used_model import DATASETS, trained_languages, training_sets
 from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
-from faithkit.training.datasets import DATASETS, trained_languages, training_sets
-from faithkit.weights.local import LOCAL
-from faithkit.weights.resolve import is_hub_name
+from faithkit.weights.resolve import LOCAL, is_hub_name
 
 # The hub's names of metrics; `response_f1` and `macro_f1` are an f1.
 METRICS = {"auroc": "roc_auc", "perplexity": "perplexity", "ece": "ece"}

@@ -1,12 +1,16 @@
-"""Training in stages within one run: each stage starts from the best weights of the previous one."""
+"""Training in stages within one run, and the results that loggers get at its end.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+Each stage starts from the best weights of the previous one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
+from faithkit.statistics.metric import Metric
 
 TRAIN, STAGE = "train", "stage"  # job types: a training without stages, and the prefix of a stage
 LAST_STAGE = f"{STAGE}2"
@@ -59,3 +63,32 @@ def check_parts(config: Mapping[str, Any]) -> None:
 def part_name(block: Mapping[str, Any]) -> str:
     """Returns the name of an objective or of control tokens, such as `infonce`: that of the file of its class."""
     return str(block["_target_"]).split(".")[-2]
+
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The results of a training or an evaluation for its loggers.
+
+    Args:
+        step: The last optimiser step; 0 for an evaluation.
+        metrics: The test metrics by their full names.
+        samples: A few predictions of each test set as plain rows with the same columns.
+        data: The training data, with the fingerprint of each dataset.
+    """
+
+    run: RunFolder
+    step: int
+    metrics: Mapping[str, Metric]
+    samples: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, float]:
+        """Returns the metrics and their intervals as `NAME`, `NAME/low` and `NAME/high`."""
+        found: dict[str, float] = {}
+        for name, metric in self.metrics.items():
+            parts = {name: metric.value, f"{name}/low": metric.low, f"{name}/high": metric.high}
+            found |= {key: value for key, value in parts.items() if value is not None}
+        return found

@@ -16,16 +16,15 @@ import pytorch_lightning as pl
 import torch.distributed
 from numpy.typing import NDArray
 
-from faithkit.baselines.counted_features import CountedFeatures
 from faithkit.baselines.simple_detectors import BaselineData, source_names
+from faithkit.baselines.word_features import CountedFeatures
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.provenance.predicted_rows import to_line
-from faithkit.provenance.predictions_origin import write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
-from faithkit.provenance.used_model import UsedModel, describe_model
+from faithkit.provenance.used_model import UsedModel, describe_model, write_origin
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports, detection_reports

@@ -9,10 +9,18 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
-from faithkit.calibration.threshold_aim import parse_target_precision
 from faithkit.errors import UserError
 from faithkit.settings.check import options
-from faithkit.settings.types import Hint, NonNegative, OneOf, OrNull, Positive, PositiveShare, Share
+from faithkit.settings.types import (
+    Hint,
+    NonNegative,
+    OneOf,
+    OrNull,
+    Positive,
+    PositiveShare,
+    Share,
+    parse_target_precision,
+)
 
 
 def _known_aim(value: str) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from faithkit.errors import UserError
-from faithkit.weights.local import LOCAL, cached_folder, fetch
+from faithkit.weights.resolve import LOCAL, cached_folder, fetch
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

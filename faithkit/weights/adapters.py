@@ -18,8 +18,7 @@ from faithkit.packages import needs_package
 from faithkit.settings.check import check_value
 from faithkit.settings.types import ALL_LINEAR, MAX_ALPHA, Range, Rank, Text
 from faithkit.weights.load import REPAIR_HINT
-from faithkit.weights.local import LOCAL
-from faithkit.weights.resolve import hash_weights, loading, resolve
+from faithkit.weights.resolve import LOCAL, hash_weights, loading, resolve
 
 NAME = "default"  # of an adapter, as in peft
 # The values that a plain LoRA may have.

@@ -23,7 +23,6 @@ import numpy as np
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_drawn_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.choices import ORIGINAL, UNANSWERABLE
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -31,6 +30,7 @@ from faithkit.metrics.responses.measure_responses import gold_response, is_fallb
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import format_metric, new_number_table, print_tables
 from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.settings.config_files import ORIGINAL, UNANSWERABLE
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric
 from faithkit.statistics.spread import Values

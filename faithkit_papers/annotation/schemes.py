@@ -12,8 +12,8 @@ from typing import Any
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_SPELLINGS
 from data_modules.reading.fields import WIZARD
-from faithkit.choices import UNANSWERABLE
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.settings.config_files import UNANSWERABLE
 from faithkit_papers.annotation.annotation_questions import CHOICES, NUMBER, RATING, SPANS, TEXT, Answers, Question
 
 _BREAKS = re.compile(r"\s*[\r\n]+\s*")

@@ -15,10 +15,10 @@ from data_modules.datasets.ragtruth import CORPORA, RESPONSES, SOURCES, render
 from data_modules.embedded.layouts.common import write_tsv
 from data_modules.reading.dialogues import verdict_of
 from data_modules.reading.fields import SEEKER
-from faithkit.choices import UNANSWERABLE
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.records import Example
+from faithkit.settings.config_files import UNANSWERABLE
 from faithkit_papers.annotation.annotation_questions import Answers
 from faithkit_papers.annotation.project import AnnotationRow
 from faithkit_papers.annotation.schemes import FALLBACK, YES, rounds_text

@@ -13,7 +13,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
-from faithkit.pages.page_parts import fill_part, write_filled_page
+from faithkit.pages.page import fill_part, write_filled_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, table_title, to_markdown
 from faithkit.pages.plotting import DPI, STYLE, require_plots, save_figure
 from faithkit_papers.corpus.corpus_plots import ONLY_FULL, PLOTS

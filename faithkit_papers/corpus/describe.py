@@ -19,16 +19,16 @@ from data_modules.build import build_source, read_benchmark
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.fields import text_group
 from data_modules.reading.rows import ReadReport
-from faithkit.embedded_name import EMBEDDED, display_name
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, metric_name, write_results
+from faithkit.packages import environment
 from faithkit.published.figures import are_comparable, are_comparable_models
 from faithkit.records import Example
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions
+from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit_papers.corpus.corpus_report import datasheet, report_corpus

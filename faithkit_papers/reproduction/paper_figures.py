@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from faithkit.embedded_name import EMBEDDED
 from faithkit.files.jsonl import read_jsonl
 from faithkit.metrics.results import read_metrics
 from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
 from faithkit.records import HALLUCINATED
+from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric as Estimate
 from faithkit_papers.reproduction.table_steps import Place, Step
 

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from faithkit.errors import UserError
-from faithkit.runs.reading import read_run
-from faithkit.runs.run import State, flatten
+from faithkit.runs.reading import State, flatten, read_run
 from faithkit_workflows.adapters.scorer import needs_tool
 
 with needs_tool("MLflow", "mlflow"):

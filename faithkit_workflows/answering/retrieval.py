@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.settings.config_files import EMBEDDED
 from faithkit.words import sentences, unicode_words
 from faithkit_workflows.settings.engines import RetrievalOptions
 

@@ -11,7 +11,7 @@ from faithkit.detector import Detector, Entailment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import read_config, write_config
-from faithkit.inference.decoding import NUCLEUS, Decoding
+from faithkit.inference.text import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine, load_checkpoint
 from generation.control import ENTAILED, OVERLAP, Ctrl, Terciles, check_controlled, control_tokens, levels

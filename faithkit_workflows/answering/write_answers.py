@@ -32,8 +32,15 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.languages import ANY, find_other_language
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
-from faithkit.provenance.predictions_origin import HASH_BYTES, TestRows, hash_texts, read_origin, write_origin
-from faithkit.provenance.used_model import UsedModel, describe_model
+from faithkit.provenance.used_model import (
+    HASH_BYTES,
+    TestRows,
+    UsedModel,
+    describe_model,
+    hash_texts,
+    read_origin,
+    write_origin,
+)
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit_workflows.answering.strategies import Answerer

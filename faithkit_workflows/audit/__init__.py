@@ -28,11 +28,11 @@ def main(cfg: Any) -> None:
     Raises:
         UserError: The detector gave no verdict at all.
     """
-    from faithkit.environment import environment
     from faithkit.errors import UserError
     from faithkit.files.atomic import write_json
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
+    from faithkit.packages import environment
     from faithkit_workflows.settings.reporting import AuditSettings
 
     with open_run(cfg, "audit", AuditSettings, may_change=MAY_CHANGE) as (run, config):

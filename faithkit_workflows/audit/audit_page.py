@@ -5,8 +5,7 @@ from pathlib import Path
 from markupsafe import Markup
 from rich.table import Table
 
-from faithkit.pages.page import AnswerSet, write_page
-from faithkit.pages.page_parts import fill_part, write_filled_page
+from faithkit.pages.page import AnswerSet, fill_part, write_filled_page, write_page
 from faithkit.pages.page_tables import (
     escape_terminal,
     format_percent,

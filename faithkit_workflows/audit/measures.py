@@ -16,16 +16,25 @@ import numpy as np
 
 from data_modules.negatives.make import verbatim_knowledge
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
-from faithkit.baselines.word_overlap import unsupported_share
-from faithkit.calibration.thresholds import ReliabilityBin, reliability
+from faithkit.baselines.word_features import unsupported_share
+from faithkit.calibration import ReliabilityBin, reliability
 from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
 from faithkit.scores.board import Board
 from faithkit.scores.measures import titles_of
-from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, Evaluation, Groups, mean_statistic, share
-from faithkit.statistics.conclusion import Conclusion, Test, conclude
+from faithkit.statistics.bootstrap import (
+    MIN_GROUPS_OF_SHARE,
+    Conclusion,
+    Difference,
+    Evaluation,
+    Groups,
+    Test,
+    conclude,
+    mean_statistic,
+    share,
+)
 from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit.words import sentences, unicode_words
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED, Document

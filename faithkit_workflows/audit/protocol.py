@@ -11,11 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from faithkit.baselines.word_overlap import overlap_predictions
+from faithkit.baselines.word_features import overlap_predictions
 from faithkit.pages.page_tables import format_percent
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.statistics.bootstrap import share
-from faithkit.statistics.conclusion import Conclusion, Decision
+from faithkit.statistics.bootstrap import Conclusion, Decision, share
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.measures import (
     AGAIN,

@@ -33,8 +33,8 @@ from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
 from faithkit.inference.openai_server import NO_KEY, ServerOptions, read_models, read_server
-from faithkit.plugins import load_object, object_name
-from faithkit.provenance.predictions_origin import hash_texts
+from faithkit.packages import load_object, object_name
+from faithkit.provenance.used_model import hash_texts
 from faithkit.records import (
     FAITHFUL,
     HALLUCINATED,

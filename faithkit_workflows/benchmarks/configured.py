@@ -16,7 +16,6 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.baselines.simple_detectors import BaselineData, read_baseline_thresholds
 from faithkit.detector import Detector
-from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
@@ -25,6 +24,7 @@ from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import Example
+from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, write_answers
 from faithkit_workflows.detectors.entailment import load_entailment

@@ -13,14 +13,13 @@ from data_modules.build import Benchmark, read_benchmark
 from data_modules.datasets.pairs import Pairs
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import JUDGE, Detector
-from faithkit.embedded_name import EMBEDDED
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
+from faithkit.packages import environment
 from faithkit.records import Example, Prediction
 from faithkit.reports.conversation_report import conversation_report
 from faithkit.reports.judging_report import official_report, prefix_report
@@ -36,6 +35,7 @@ from faithkit.reports.write_reports import (
     write_benchmark_results,
 )
 from faithkit.scores.board import Board
+from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import (

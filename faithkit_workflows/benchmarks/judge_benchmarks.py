@@ -8,7 +8,6 @@ from typing import Any
 
 from data_modules.build import read_benchmark
 from data_modules.reading.dataset import draw_examples
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
 from faithkit.files.run_folder import RunFolder
@@ -16,6 +15,7 @@ from faithkit.metrics.judging import OTHER, PAIR, make_both_orders
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report, meta_report
 from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
+from faithkit.settings.config_files import EMBEDDED
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance
 from faithkit_workflows.benchmarks.configured import read_untested_rows
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_judge, load_asker

@@ -13,7 +13,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2

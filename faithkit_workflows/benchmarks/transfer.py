@@ -12,15 +12,13 @@ from rich.table import Table
 from critic.sequence.scorer import Critic
 from data_modules.build import read_benchmark
 from faithkit import signals
-from faithkit.calibration.threshold_aim import ARGMAX
-from faithkit.embedded_name import EMBEDDED
-from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.results import full_names, write_results
+from faithkit.packages import environment
 from faithkit.pages.page_tables import bold, escape_terminal, format_percent
 from faithkit.provenance.used_model import describe_model
 from faithkit.published.figures import published_table
@@ -28,7 +26,8 @@ from faithkit.reports.report import Provenance, Report, leaks_table, metrics_wit
 from faithkit.reports.score_table import Row, score_table
 from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
-from faithkit.settings.config_files import choices_of
+from faithkit.settings.config_files import EMBEDDED, choices_of
+from faithkit.settings.types import ARGMAX
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.sweep import quote_override, run_script_apart, trainer_overrides

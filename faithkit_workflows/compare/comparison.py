@@ -21,9 +21,8 @@ from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
-from faithkit.runs.listing import MAIN, Chosen, chosen_of, tested
-from faithkit.runs.run import Run, State, differing_settings, flatten, parts_of
-from faithkit.runs.sweeps import FAILED, SweepJob, SweepRecord, read_sweep
+from faithkit.runs.listing import FAILED, MAIN, Chosen, SweepJob, SweepRecord, chosen_of, read_sweep, tested
+from faithkit.runs.reading import Run, State, differing_settings, flatten, parts_of
 from faithkit.scores.board import Board, Pair, correct_p_values
 from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kind_of, kinds_of, response_measures
 from faithkit.settings.config_files import SWEEP_FILE

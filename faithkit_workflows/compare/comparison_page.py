@@ -16,12 +16,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from faithkit.calibration.thresholds import reliability
+from faithkit.calibration import reliability
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.pages.page import describe_set
-from faithkit.pages.page_parts import (
+from faithkit.pages.page import (
     Fact,
     answer_blocks,
+    describe_set,
     fill_part,
     gold_label,
     keep_first,
@@ -31,8 +31,7 @@ from faithkit.pages.page_parts import (
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.records import Example, Prediction
-from faithkit.runs.reading import Curve, read_curves
-from faithkit.runs.run import Run
+from faithkit.runs.reading import Curve, Run, read_curves
 from faithkit.scores.board import Pair
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Ranking, shorten_number

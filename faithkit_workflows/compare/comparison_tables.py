@@ -15,10 +15,10 @@ from faithkit.pages.page_tables import (
     print_tables,
 )
 from faithkit.reports.write_reports import suggest_by_verdict
-from faithkit.runs.run import TRAIN
+from faithkit.runs.reading import TRAIN
 from faithkit.scores.board import Pair, conclude_by
 from faithkit.scores.measures import is_lower_better
-from faithkit.statistics.conclusion import read_conclusions
+from faithkit.statistics.bootstrap import read_conclusions
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import MISSING, Comparison, RankedSweep, Ranking, main_metric
 

@@ -29,8 +29,17 @@ from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.scores.board import Board, Pair
 from faithkit.scores.measures import MACRO_F1, titles_of
-from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, share
-from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, SMALLEST, Decision, Test, has_enough_rows
+from faithkit.statistics.bootstrap import (
+    MIN_GROUPS,
+    MIN_GROUPS_OF_SHARE,
+    MIN_ROWS,
+    SMALLEST,
+    Decision,
+    Difference,
+    Test,
+    has_enough_rows,
+    share,
+)
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.mutations import SEPARATOR, with_passages
 from faithkit_workflows.audit.target import URL, Asker, Target, open_target, passages_of

@@ -11,11 +11,10 @@ from markupsafe import Markup
 from rich.table import Table
 
 from data_modules.reading.fields import alternate
-from faithkit.environment import environment
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import write_jsonl
-from faithkit.pages.page import describe_set
-from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, keep_first, write_filled_page
+from faithkit.packages import environment
+from faithkit.pages.page import Fact, answer_blocks, describe_set, fill_part, keep_first, write_filled_page
 from faithkit.pages.page_tables import (
     escape_terminal,
     format_metric,

@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from faithkit.embedded_name import data_path, display_name
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.metrics.classification import measure_slices
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
-from faithkit.pages.page_parts import gold_label
+from faithkit.pages.page import gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.runs.run import Run
+from faithkit.runs.reading import Run
+from faithkit.settings.config_files import data_path, display_name
 from faithkit.span_types import AXES
 from faithkit.statistics.metric import Metric
 

@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.calibration.thresholds import apply_temperature, choose_threshold, logit
+from faithkit.calibration import apply_temperature, choose_threshold, logit
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.languages import ANY, languages_of

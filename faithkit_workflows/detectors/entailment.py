@@ -26,7 +26,7 @@ from critic.sequence.scorer import Critic
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize
-from faithkit.calibration.thresholds import apply_temperature, logit
+from faithkit.calibration import apply_temperature, logit
 from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.fast import accelerate, plan_batches, to_bf16, wants_bf16

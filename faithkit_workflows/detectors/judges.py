@@ -13,7 +13,7 @@ from typing import Any
 
 from data_modules.build import dataset_of, read_block, read_excluded
 from faithkit.baselines.simple_detectors import fit_counted_features_by_folds, folds_by_group
-from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
+from faithkit.baselines.word_features import fit_overlap, overlap_predictions
 from faithkit.detector import ENTAILMENT, Detector, Entailment
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of

@@ -16,9 +16,8 @@ from critic.tagger.predictor import Tagger
 from faithkit import arguments
 from faithkit.detector import Detector
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.local_text import load_local
-from faithkit.inference.text import ASSISTANT, OPENAI, LocalOptions, Message, Request, TextEngine
+from faithkit.inference.text import ASSISTANT, OPENAI, Decoding, LocalOptions, Message, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.provenance.used_model import UsedModel
 from faithkit.published.known_detectors import (

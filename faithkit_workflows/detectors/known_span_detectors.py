@@ -20,9 +20,8 @@ from data_modules.datasets.lettucedetect import CATEGORIES, SUBCATEGORIES
 from data_modules.encoding.encoder import question_text
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import FIELD
-from faithkit.inference.text import SYSTEM, USER, Form, Message, TextEngine
+from faithkit.inference.text import SYSTEM, USER, Decoding, Form, Message, TextEngine
 from faithkit.published.known_detectors import PassageTagger, SpanLister
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span, split_passages
 from faithkit.span_types import span_type

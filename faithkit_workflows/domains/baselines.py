@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.reading.exclude import Excluded
-from faithkit.baselines.counted_features import (
+from faithkit.baselines.simple_detectors import Baseline, folds_by_group
+from faithkit.baselines.word_features import (
     FEATURES,
     FIRST_PERSON,
     MARKS,
@@ -30,10 +31,9 @@ from faithkit.baselines.counted_features import (
     Values,
     compress_counts,
     count_features,
+    unsupported_grams,
 )
-from faithkit.baselines.simple_detectors import Baseline, folds_by_group
-from faithkit.baselines.word_overlap import unsupported_grams
-from faithkit.calibration.thresholds import apply_temperature, predict_by_threshold
+from faithkit.calibration import apply_temperature, predict_by_threshold
 from faithkit.detector import ENTAILMENT
 from faithkit.files.atomic import atomic_file, hash_files
 from faithkit.files.model_folder import CARD, find_folder
@@ -41,8 +41,7 @@ from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.metric import Metric
-from faithkit.weights.local import LOCAL
-from faithkit.weights.resolve import is_hub_name, resolve
+from faithkit.weights.resolve import LOCAL, is_hub_name, resolve
 from faithkit.words import unicode_words
 from faithkit_workflows.domains.domain_rows import DomainRows, Rows
 

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from faithkit.embedded_name import EMBEDDED
-from faithkit.environment import environment
 from faithkit.files.cache import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.metrics.results import full_names, write_results
+from faithkit.packages import environment
 from faithkit.provenance.seen_rows import find_leaks
 from faithkit.provenance.used_model import UsedModel, describe_model
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, metrics_without_leaked
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
+from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
 from faithkit_workflows.benchmarks.configured import load_configured

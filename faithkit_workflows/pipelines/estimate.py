@@ -17,15 +17,14 @@ from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.fields import read_facet
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.shards import name_of, shown
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.metrics.results import metric_name, write_results
+from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.label_sampling import check_scores, inclusion_probabilities, sample_rows, write_waves
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import (
     MIN_GROUPS,
@@ -34,8 +33,12 @@ from faithkit.statistics.prediction_powered import (
     LabelPlan,
     LabelSums,
     Verdicts,
+    check_scores,
     estimate_rate,
+    inclusion_probabilities,
     plan_labels,
+    sample_rows,
+    write_waves,
 )
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.settings.engines import is_sharded

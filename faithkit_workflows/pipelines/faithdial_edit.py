@@ -45,8 +45,8 @@ from construction.turns import DialogueTurns, history_of, last_turn, turn_row, t
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
+from faithkit.inference.text import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.words import apostrophe_content_words, apostrophe_words, longest_run, unicode_words
 from faithkit_workflows.pipelines.run_chain import OUTPUT, Detect, build_model, print_counts, run_chain, writers_of

@@ -21,11 +21,11 @@ from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtru
 from construction.steps import KEY, AnyStep, Division, Row, RowFailed, Source, Step, usable_rows
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
+from faithkit.settings.config_files import EMBEDDED
 from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"

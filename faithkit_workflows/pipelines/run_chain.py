@@ -37,13 +37,13 @@ from construction.steps import (
 )
 from construction.turns import turn_values
 from faithkit.detector import Detector
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
 from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
 from judge.options import CHOICES, JUDGEMENT

@@ -25,7 +25,7 @@ from data_modules.reading.shards import Shard, check_outputs, find_shards, opene
 from faithkit import signals
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import make_folder, set_by
-from faithkit.files.run_lock import run_lock
+from faithkit.files.run_folder import run_lock
 from faithkit.pages.page_tables import print_tables
 from faithkit.signals import Interrupted
 from faithkit.statistics.metric import Metric

@@ -81,7 +81,7 @@ class Work(ABC):
 
     def write(self, path: Path, rows: UserTable, answerer: "Answerer") -> ShareCounter:
         """Writes the rows with the added columns to a path; returns the counted verdicts, if there are any."""
-        from faithkit.calibration.score_calibration import drop_unsure_labels
+        from faithkit.calibration import drop_unsure_labels
         from faithkit.records import Example, Prediction
         from faithkit_workflows.answering.write_answers import answer_in_chunks
 

@@ -24,7 +24,7 @@ from starlette.middleware.cors import CORSMiddleware
 import faithkit_workflows.serve.compatible as compatible
 import faithkit_workflows.serve.jobs as jobs
 from faithkit.errors import shorten
-from faithkit.pages.page_parts import fill_page
+from faithkit.pages.page import fill_page
 from faithkit.words import sentence_places
 from faithkit_workflows.serve.gate import App, Gate, needs_no_key, streams_body
 from faithkit_workflows.serve.schemas import (

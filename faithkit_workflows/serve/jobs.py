@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from faithkit.errors import shorten
 from faithkit.files.atomic import write_json
-from faithkit.files.run_lock import run_lock
+from faithkit.files.run_folder import run_lock
 from faithkit_workflows.serve.gate import streams_body
 from faithkit_workflows.serve.schemas import JsonRequest, Problem, Text, document_refusals
 from faithkit_workflows.serve.service import Service

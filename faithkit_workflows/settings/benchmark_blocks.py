@@ -6,12 +6,11 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, model_validator
 
-from faithkit.choices import RANDOM, RATE_HISTORIES, RESPONSE_BASELINES, STRATEGIES
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import options, with_options
+from faithkit.settings.config_files import EMBEDDED, RANDOM, RATE_HISTORIES, RESPONSE_BASELINES, STRATEGIES
 from faithkit.training.training_options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
-from faithkit.choices import ORIGINAL, SAMPLING_RULES, UNANSWERABLE
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
@@ -17,6 +15,7 @@ from faithkit.languages import ENGLISH
 from faithkit.packages import NEEDS, missing
 from faithkit.records import HALLUCINATED
 from faithkit.settings import types
+from faithkit.settings.config_files import EMBEDDED, ORIGINAL, SAMPLING_RULES, UNANSWERABLE
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded

@@ -20,8 +20,7 @@ from faithkit.published.known_detectors import KnownLanguageModel, known_detecto
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.targets import check_names
-from faithkit.weights.local import LOCAL
-from faithkit.weights.resolve import HUB_NAME, PATH_STARTS, TYPO, hub_file
+from faithkit.weights.resolve import HUB_NAME, LOCAL, PATH_STARTS, TYPO, hub_file
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.preflight import check_output_folder
 from judge.options import AskOptions

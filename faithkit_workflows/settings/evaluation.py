@@ -5,13 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from faithkit.choices import ANALYSIS
 from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
-from faithkit.inference.text import OPENAI
+from faithkit.inference.text import OPENAI, Decoding
 from faithkit.packages import missing
 from faithkit.settings import types
+from faithkit.settings.config_files import ANALYSIS
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import (

@@ -9,13 +9,12 @@ from pydantic import Field
 from data_modules.reading.conversations import EVIDENCE
 from data_modules.reading.files import HUB
 from faithkit.detector import DETECTORS
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.text import VLLM
+from faithkit.inference.text import NUCLEUS, VLLM, Decoding
 from faithkit.languages import WARN
 from faithkit.packages import missing
 from faithkit.settings import types
+from faithkit.settings.config_files import EMBEDDED
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 

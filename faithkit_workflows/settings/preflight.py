@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.reading.files import is_address, is_glob
-from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.packages import missing
-from faithkit.weights.local import LOCAL
-from faithkit.weights.resolve import CONFIGS, resolve
+from faithkit.settings.config_files import EMBEDDED
+from faithkit.weights.resolve import CONFIGS, LOCAL, resolve
 
 TARGET = "_target_"
 TABLES = {".parquet": "a Parquet file", ".xlsx": "an .xlsx workbook"}  # that need a package

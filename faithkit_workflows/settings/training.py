@@ -8,13 +8,12 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_groups
-from faithkit.choices import CONTROL_SOURCES, MEASURED
-from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
 from faithkit.packages import missing
 from faithkit.scores.measures import CLASSIFICATION, LANGUAGE_MODEL, kinds_of
 from faithkit.settings import types
 from faithkit.settings.check import with_options
+from faithkit.settings.config_files import CONTROL_SOURCES, EMBEDDED, MEASURED, data_path, display_name
 from faithkit.settings.types import Ineffective
 from faithkit.statistics.metric import ACCURACY, COST, MetricKind
 from faithkit.targets import TARGETS

@@ -28,8 +28,7 @@ from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.page import FACTS, AnswerSet, write_page
-from faithkit.pages.page_parts import AgentTurn
+from faithkit.pages.page import FACTS, AgentTurn, AnswerSet, write_page
 from faithkit.pages.page_tables import add_fields, escape_terminal, format_percent, new_field_table
 from faithkit.provenance.row_keys import group_hash
 from faithkit.provenance.used_model import UsedModel
@@ -108,7 +107,7 @@ class LabelledRows:
             )
         refitted = board.metrics(REFITTED)[HEADLINE] if REFITTED in fitted else None
         if refitted is not None and (gain := refitted.value - own) >= MIN_GAIN:
-            from faithkit.calibration.thresholds import choose_threshold
+            from faithkit.calibration import choose_threshold
 
             odds = [prediction.score for _, prediction in self._rows]
             chosen = choose_threshold(odds, [e.label == HALLUCINATED for e in examples]).value  # type: ignore[arg-type]

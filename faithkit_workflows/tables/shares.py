@@ -14,7 +14,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import CLASSES, Outcomes
-from faithkit.pages.page_parts import AgentTurn
+from faithkit.pages.page import AgentTurn
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction

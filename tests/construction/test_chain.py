@@ -17,12 +17,11 @@ from construction.chain import MANIFEST, Chain
 from construction.steps import FAILURE, KEY, Division, Source, TextInSplit, find_shared_texts, is_failed
 from data_modules.splits import divide_groups
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
-from faithkit.inference.text import Form, Reply, Request
+from faithkit.inference.text import Decoding, Form, Reply, Request
 from faithkit.provenance.row_keys import group_hash
 from tests.construction.steps import PROMPT, chain, keys, rows
 from tests.faithkit.inference.counting_engine import CountingEngine

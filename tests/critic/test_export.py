@@ -15,7 +15,7 @@ from critic.export import export
 from critic.sequence.settings import Settings
 from critic.weights import load_classifier, rescale_head
 from data_modules.encoding.pair_encoder import PairEncoder
-from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES, ScoreCalibration
+from faithkit.calibration import ABOVE_ALL_SCORES, ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.files.model_folder import Sidecar, read_stored, seal, write_folder
 from faithkit.records import Prediction

@@ -16,7 +16,7 @@ from critic.export import export
 from critic.onnx_export import write_graph
 from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
 from critic.sequence.settings import Settings
-from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration import ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
 from faithkit.files.model_folder import read_stored, seal, write_folder

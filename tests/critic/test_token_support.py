@@ -18,7 +18,7 @@ from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
-from faithkit.calibration.score_calibration import IS_HALLUCINATED
+from faithkit.calibration import IS_HALLUCINATED
 from faithkit.errors import UserError
 from tests.critic.test_evidence import KNOWLEDGE, PAIRS, scores_alone_in_lists_and_cached
 from tests.running import SMALL, train_here

@@ -22,7 +22,7 @@ from faithkit.languages import (
     identify_language,
     report_other_languages,
 )
-from faithkit.training.datasets import DATASETS, trained_languages
+from faithkit.provenance.used_model import DATASETS, trained_languages
 from tests.running import ROOT
 
 TEXTS = {

@@ -8,7 +8,7 @@ import pytest
 from data_modules.embedded.layouts import written_layout
 from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.records import Example, Turn
 from faithkit_papers.hallucination_rates import Dialogues, DialogueWriter
 from tests.faithkit.inference.server import MODEL, ChatServer

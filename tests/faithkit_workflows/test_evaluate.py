@@ -15,7 +15,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.runs.reading import read_run
 from faithkit_workflows.compare.comparison import compare_runs, main_metric
 from faithkit_workflows.compare.comparison_tables import conclusion_lines
-from tests.faithkit.training.loggers.wandb_files import offline_runs, table_of
+from tests.faithkit.training.wandb_files import offline_runs, table_of
 from tests.running import evaluate_here, metrics_of, values_of
 
 NO_MODELS = ("benchmark.bert_score.encoder=null",)

@@ -12,7 +12,7 @@ from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.saved_config import write_config
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from faithkit_workflows.answering.strategies import BestOf
 from faithkit_workflows.chat import main as chat

@@ -11,10 +11,9 @@ from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.model_folder import read_stored, seal
-from faithkit.provenance.predictions_origin import origin_path, read_origin, write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
-from faithkit.provenance.used_model import UsedModel
+from faithkit.provenance.used_model import UsedModel, origin_path, read_origin, write_origin
 from tests.faithkit_workflows.test_evaluate import GOOD, dialogues, responses
 from tests.running import SMALL, evaluate_here, metrics_of, train_here
 

@@ -11,7 +11,7 @@ import pytest
 
 from faithkit.detector import DETECTORS
 from faithkit.files.cache import cache_dir
-from faithkit.weights.local import LOCAL, known_models
+from faithkit.weights.resolve import LOCAL, known_models
 from faithkit_workflows.models import detail
 from faithkit_workflows.settings.engines import check_checkpoint
 from faithkit_workflows.settings.preflight import suggest_path

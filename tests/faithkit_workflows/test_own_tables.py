@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
-from faithkit.provenance.predictions_origin import TestRows
+from faithkit.provenance.used_model import TestRows
 from faithkit.records import Prediction, Span
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION

@@ -13,9 +13,8 @@ from statistics import mean, stdev
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.runs.listing import chosen_of
+from faithkit.runs.listing import SweepRecord, chosen_of, write_sweep
 from faithkit.runs.reading import read_curves, read_run
-from faithkit.runs.sweeps import SweepRecord, write_sweep
 from faithkit.signals import Interrupted
 from faithkit_workflows.sweep import Processes, TrainJob, find_failure, make_job, slots
 from tests.faithkit_workflows.sweeping import Failure, Trainings, line_of, sweep_here

@@ -28,14 +28,13 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import read_config, write_config
 from faithkit.inference.reply_cache import ReplyStore
 from faithkit.inference.text import Reply
-from faithkit.provenance.predictions_origin import origin_path, write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
-from faithkit.provenance.used_model import UsedModel
+from faithkit.provenance.used_model import UsedModel, origin_path, write_origin
 from faithkit.targets import DATASETS, TARGETS, check_names
 from faithkit.training.checkpoint_io import write_checkpoint
 from faithkit.training.checkpoints import find_resume_point, read_checkpoint
-from faithkit.training.loggers.build_loggers import CsvLogger
+from faithkit.training.loggers import CsvLogger
 from faithkit_workflows.answering.write_answers import read_provenance
 from tests.data_modules.examples import encoded_content
 from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same

@@ -114,7 +114,7 @@ MOMENTS = {
         "critic.sequence.task:CriticTask.module": False,
         "critic.sequence.module:CriticModule.training_step": False,
         "critic.sequence.module:CriticModule.validation_step": False,
-        "faithkit.training.callbacks:LastCheckpoint.teardown": True,
+        "faithkit.training.trainer:LastCheckpoint.teardown": True,
         "critic.sequence.task:CriticTask.calibrate": False,
         "faithkit.training.task:write_folder": False,
         "faithkit.reports.write_reports:write_results": False,

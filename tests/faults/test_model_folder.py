@@ -26,11 +26,11 @@ from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import EVIDENCE, load_classifier
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit import Generator, Judge, Tagger
-from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration import ScoreCalibration
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR, sidecar_hash, write_folder
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE, TRAINED, SeenRows
 from faithkit.records import Example

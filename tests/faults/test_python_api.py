@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from faithkit import Critic, Generator, Judge, Tagger
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.records import Turn
 from tests.data_modules.examples import example
 from tests.faults.strategies import share

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.files import run_lock as module
-from faithkit.files.run_lock import run_lock
+from faithkit.files import run_folder as module
+from faithkit.files.run_folder import run_lock
 from tests.faults.processes import run_forked
 from tests.running import ROOT, SMALL, opened
 
@@ -23,7 +23,7 @@ HOLDER = """
 import os, sys, time
 from pathlib import Path
 from typing import Any
-from faithkit.files.run_lock import run_lock
+from faithkit.files.run_folder import run_lock
 
 with run_lock(Path(sys.argv[1])):
     child = os.fork() if len(sys.argv) > 2 else 0

@@ -18,7 +18,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
-from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.text import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.records import Turn
 from generation import Generator

@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.encoding.sequence_layout import CAUSAL
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.records import Turn
 from generation import Generator
 from generation.control import control_tokens

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from faithkit.inference.decoding import Decoding
-from faithkit.inference.text import Form, Reply, Request
+from faithkit.inference.text import Decoding, Form, Reply, Request
 
 
 @dataclass

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration import ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Turn
 from judge.judge import Judge

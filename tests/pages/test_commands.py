@@ -20,10 +20,9 @@ import yaml
 
 from faithkit.__main__ import COMMANDS, PACKAGES
 from faithkit.cli import as_keys
-from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
-from faithkit.settings.config_files import CONFIGS
+from faithkit.settings.config_files import CONFIGS, mark_embedded
 from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
 from tests.pages.reading import PAGES, STARTS, Command, blocks, commands, prose
 from tests.running import QUICK, ROOT

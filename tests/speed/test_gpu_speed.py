@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, RobertaConfig, RobertaForSequenceClassification
 
 from faithkit.weights.load import build_empty
-from speed import gpu, gpu_check, gpu_speed
+from speed import gpu_check, gpu_speed
 
 
 def run(module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -20,20 +20,20 @@ def run(module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("kind", "config", "weights"),
     [
-        (RobertaForSequenceClassification, RobertaConfig(**gpu.ROBERTA), 302e6),
-        (LlamaForCausalLM, LlamaConfig(**gpu.LLAMA), 6476e6),  # 6.74e9 without two tables of 32,000 words
+        (RobertaForSequenceClassification, RobertaConfig(**gpu_speed.ROBERTA), 302e6),
+        (LlamaForCausalLM, LlamaConfig(**gpu_speed.LLAMA), 6476e6),  # 6.74e9 without two tables of 32,000 words
     ],
 )
 def test_weights_of_layers_count_and_those_of_words_do_not(kind: type, config: object, weights: float) -> None:
-    assert gpu.count_weights(build_empty(kind, config)) == pytest.approx(weights, rel=0.005)
+    assert gpu_speed.count_weights(build_empty(kind, config)) == pytest.approx(weights, rel=0.005)
 
 
 def test_flops_of_a_forward_pass_of_a_small_model() -> None:
     config = RobertaConfig(num_hidden_layers=1, hidden_size=2, architectures=["RobertaForSequenceClassification"])
     # A token of a row of 3 meets 48 weights, and 3 keys and 3 values of 2 numbers: 60 products of 2 FLOP.
-    assert gpu.count_flops(48, config, np.array([3])) == 3 * 60 * 2
+    assert gpu_speed.count_flops(48, config, np.array([3])) == 3 * 60 * 2
     config.architectures = ["LlamaForCausalLM"]  # half of the keys and values
-    assert gpu.count_flops(48, config, np.array([3])) == 3 * 54 * 2
+    assert gpu_speed.count_flops(48, config, np.array([3])) == 3 * 54 * 2
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -66,9 +66,9 @@ def test_it_runs_on_a_cpu_with_small_models(
     module: Any, every: int, column: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("peft")
-    monkeypatch.setattr(gpu, "RECIPES", dict(list(gpu.RECIPES.items())[::every]))
+    monkeypatch.setattr(gpu_speed, "RECIPES", dict(list(gpu_speed.RECIPES.items())[::every]))
     printed = run(module, monkeypatch, capsys, "--device", "cpu", "--quick")
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| ")][2:]
-    names = gpu_speed.AIMS if module is gpu_speed else gpu.RECIPES
+    names = gpu_speed.AIMS if module is gpu_speed else gpu_speed.RECIPES
     assert [row[0].removeprefix("| ") for row in rows] == list(names)
     assert all(float(row[column].replace(",", "")) > 0 for row in rows)

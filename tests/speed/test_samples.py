@@ -5,8 +5,8 @@ from pathlib import Path
 
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import Span
-from speed.lettuce import write_rows
 from speed.samples import ANSWER, LONGEST, make_pairs, make_tagged
+from speed.tagger_speed import write_rows
 from tests.data_modules.examples import example
 from tests.tiny import write_tokenizer
 

@@ -13,7 +13,7 @@ import transformers as t
 from critic.entailment.checker import EntailmentChecker
 from faithkit.errors import UserError
 from faithkit.published.known_detectors import known_detectors
-from speed.known_folders import write_known
+from speed.known_speed import write_known
 from tests.data_modules.examples import example
 from tests.model_folders import cut, without
 from tests.running import ROOT

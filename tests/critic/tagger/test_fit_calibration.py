@@ -15,7 +15,7 @@ from critic.tagger.calibration_features import Answers
 from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.ragged import Ragged
-from faithkit.calibration.thresholds import calibration_error
+from faithkit.calibration import calibration_error
 from faithkit.records import UNTYPED, Example, Span
 from tests.data_modules.examples import example
 

@@ -14,10 +14,10 @@ from data_modules.build import build_source, read_block
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.cli import explain
-from faithkit.embedded_name import display_name
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, read_predictions, write_jsonl
 from faithkit.records import SPAN_LABELS, SPAN_TYPES
+from faithkit.settings.config_files import display_name
 from tests.running import (
     assert_same_run,
     break_at,

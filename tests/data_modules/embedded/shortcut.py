@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from faithkit.baselines.counted_features import fit_counted_features
+from faithkit.baselines.word_features import fit_counted_features
 from faithkit.records import HALLUCINATED, Example
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from data_modules.negatives.entity_swap import Entity, entity_swaps, find_entities, mention, spacy_model
-from faithkit.weights.local import LOCAL
+from faithkit.weights.resolve import LOCAL
 from tests.data_modules.negatives.corpus import PEOPLE, PLACES, YEARS, corpus, example, ruled
 
 pytest.importorskip("spacy")

@@ -8,9 +8,14 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 
-from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted_features
 from faithkit.baselines.simple_detectors import BaselineData
-from faithkit.baselines.word_overlap import unsupported_share, unsupported_spans
+from faithkit.baselines.word_features import (
+    FEATURES,
+    count_features,
+    fit_counted_features,
+    unsupported_share,
+    unsupported_spans,
+)
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.label_tables import label_report

@@ -15,7 +15,7 @@ from faithkit.baselines.simple_detectors import (
     read_baseline_thresholds,
     refit_threshold,
 )
-from faithkit.baselines.word_overlap import fit_length, fit_overlap, overlap_predictions
+from faithkit.baselines.word_features import fit_length, fit_overlap, overlap_predictions
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import render_text

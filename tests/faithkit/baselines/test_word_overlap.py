@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.baselines.word_overlap import (
+from faithkit.baselines.word_features import (
     fit_length,
     fit_overlap,
     length_predictions,

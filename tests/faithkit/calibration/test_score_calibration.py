@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
+from faithkit.calibration import ScoreCalibration, log_odds
 
 
 def test_classes_of_one_meaning_are_taken_together() -> None:

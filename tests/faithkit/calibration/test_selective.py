@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.calibration.score_calibration import drop_unsure_labels
+from faithkit.calibration import drop_unsure_labels
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Prediction, Span
 
 PROBABILITY = st.floats(0, 1)

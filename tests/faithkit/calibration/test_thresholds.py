@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 from sklearn import metrics as sk
 from torchmetrics.functional.classification import binary_calibration_error
 
-from faithkit.calibration.thresholds import (
+from faithkit.calibration import (
     apply_temperature,
     assign_bins,
     calibration_error,

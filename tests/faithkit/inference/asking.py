@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
-from faithkit.inference.text import SYSTEM, USER, Message, Reply, Request
+from faithkit.inference.text import SYSTEM, USER, Decoding, Message, Reply, Request
 from tests.faithkit.inference.server import MODEL, ChatServer
 
 GREEDY = Decoding(max_new_tokens=5)

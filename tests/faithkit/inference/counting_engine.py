@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
-from faithkit.inference.text import Form, Reply, Request
+from faithkit.inference.text import Decoding, Form, Reply, Request
 
 # Engines without probabilities: one asks a server that answers without them, the other knows that it need not ask.
 SILENT, UNABLE = "silent", "unable"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from faithkit.inference.decoding import Prompt
+from faithkit.inference.text import Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from tests.tiny import T5_SIZE
 

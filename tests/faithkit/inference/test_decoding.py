@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.inference.transformers_engine import LIKELIEST, choose_tokens, sample_nucleus, uniforms
 
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.local_text import LocalTextEngine, load_local
 from faithkit.inference.messages import MessageTokens
-from faithkit.inference.text import SYSTEM, USER, LocalOptions, Message, Request
+from faithkit.inference.text import SYSTEM, USER, Decoding, LocalOptions, Message, Request
 
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] | trim }}</s>{% endfor %}"

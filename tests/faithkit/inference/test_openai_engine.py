@@ -15,10 +15,9 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.inference import openai_server
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import THREAD_NAME, OpenAiEngine, run_concurrently
 from faithkit.inference.openai_server import ServerOptions
-from faithkit.inference.text import USER, Form, Message, Reply, Request
+from faithkit.inference.text import USER, Decoding, Form, Message, Reply, Request
 from faithkit.packages import install_hint
 from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, one_reply, questions
 from tests.faithkit.inference.server import FAILED, HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal

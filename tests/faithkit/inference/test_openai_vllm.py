@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
-from faithkit.inference.text import SYSTEM, USER, Form, Message, Request
+from faithkit.inference.text import SYSTEM, USER, Decoding, Form, Message, Request
 from tests.vllm_python import VLLM_PYTHON, needs_vllm
 
 MODEL = "smollm2-135m"

@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.reply_cache import CachedEngine, ReplyStore
-from faithkit.inference.text import Form, Message, Reply, Request
+from faithkit.inference.text import Decoding, Form, Message, Reply, Request
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import SILENT, UNABLE, CountingEngine
 from tests.faithkit.inference.server import MODEL, ChatServer

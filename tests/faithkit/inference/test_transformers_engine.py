@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from transformers import GenerationConfig
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Completion, Decoding, Prompt
 from faithkit.inference.prefill import MIN_PREFIX, PrefixGroup, group_by_prefix
+from faithkit.inference.text import Completion, Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from tests.faithkit.inference.models import (
     EOS,

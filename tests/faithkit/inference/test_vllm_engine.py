@@ -7,8 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.text import LocalOptions
+from faithkit.inference.text import Decoding, LocalOptions, Prompt
 from faithkit.inference.vllm_engine import VllmEngine, check_platform, sampling_params
 from tests.faithkit.inference.models import EOS, model_of, prompts
 

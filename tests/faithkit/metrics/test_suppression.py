@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.choices import STRATEGIES
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.suppression import rerank, suppression_metrics, tied_candidates
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span
 from faithkit.reports.suppression_report import report_suppression, suppression_table
+from faithkit.settings.config_files import STRATEGIES
 
 PAIR = ("Llama-2-7B-chat", "mistral-7B-instruct")
 

@@ -14,8 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.pages.page import AnswerSet, write_page
-from faithkit.pages.page_parts import OUTCOMES, SPAN_OUTCOMES, build_row, response_outcome, span_kinds, split_by_spans
+from faithkit.pages.page import (
+    OUTCOMES,
+    SPAN_OUTCOMES,
+    AnswerSet,
+    build_row,
+    response_outcome,
+    span_kinds,
+    split_by_spans,
+    write_page,
+)
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from faithkit.reports.score_table import metrics_table
 from faithkit.statistics.metric import Metric

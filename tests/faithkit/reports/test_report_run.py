@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faithkit.baselines.word_overlap import (
+from faithkit.baselines.word_features import (
     fit_overlap,
     mismatch_predictions,
     unsupported_spans,

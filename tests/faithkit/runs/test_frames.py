@@ -7,7 +7,7 @@ import pytest
 
 from faithkit import runs
 from faithkit.files.jsonl import write_jsonl
-from faithkit.runs.run import differing_settings
+from faithkit.runs.reading import differing_settings
 from tests.faithkit.runs.folders import EVALUATED, F1, ROWS, TRAINED, make_run
 
 OTHER = {**TRAINED, "seed": 2, "optimizer": {"lr": 0.002}, "model": {**TRAINED["model"], "optimizer": {"lr": 0.002}}}

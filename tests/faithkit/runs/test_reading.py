@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.files.run_lock import run_lock
+from faithkit.files.run_folder import run_lock
 from faithkit.files.saved_config import write_config
 from faithkit.runs import State, find_runs, read_curves, read_run
 from faithkit.statistics.metric import Metric

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from faithkit.choices import RANDOM, UNCERTAINTY
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.statistics.label_sampling import inclusion_probabilities, sample_rows
-from faithkit.statistics.prediction_powered import Verdicts, estimate_rate
+from faithkit.settings.config_files import RANDOM, UNCERTAINTY
+from faithkit.statistics.prediction_powered import Verdicts, estimate_rate, inclusion_probabilities, sample_rows
 
 DETECTORS = ("good", "middling", "over-eager", "useless")
 WAYS = ("detector alone", "labels alone", "corrected by its error", "prediction-powered", "labels by uncertainty")

@@ -14,8 +14,7 @@ from faithkit.metrics.responses.measure_responses import MetricModels, measure_r
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.label_tables import label_report
 from faithkit.scores.measures import kind_of
-from faithkit.statistics.bootstrap import Difference, Groups
-from faithkit.statistics.conclusion import Decision, Test, conclude
+from faithkit.statistics.bootstrap import Decision, Difference, Groups, Test, conclude
 from faithkit.statistics.metric import Metric, average_runs
 
 

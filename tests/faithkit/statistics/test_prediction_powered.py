@@ -5,10 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.choices import RANDOM, SAMPLING_RULES, UNCERTAINTY
 from faithkit.errors import UserError
-from faithkit.statistics.label_sampling import Wave, inclusion_probabilities, read_waves, sample_rows, write_waves
-from faithkit.statistics.prediction_powered import LabelSums, Verdicts, estimate_rate, plan_labels
+from faithkit.settings.config_files import RANDOM, SAMPLING_RULES, UNCERTAINTY
+from faithkit.statistics.prediction_powered import (
+    LabelSums,
+    Verdicts,
+    Wave,
+    estimate_rate,
+    inclusion_probabilities,
+    plan_labels,
+    read_waves,
+    sample_rows,
+    write_waves,
+)
 from tests.faithkit.statistics.estimate_coverage import coverage, responses
 
 SCORES = np.linspace(0.001, 0.999, 120)

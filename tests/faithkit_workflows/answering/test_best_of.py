@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.answering.strategies import BestOf, OwnAnswer, Resampling
 from generation.generator import Candidate, Generator

@@ -21,8 +21,7 @@ from data_modules.reading.fields import alternate
 from faithkit.errors import UserError
 from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.runs.reading import read_run
-from faithkit.runs.run import State
+from faithkit.runs.reading import State, read_run
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.model_comparison import (
     VERDICTS,

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from faithkit.runs.listing import SweepJob, SweepRecord, write_sweep
 from faithkit.runs.reading import find_runs
-from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
 from faithkit.statistics.metric import average_runs
 from faithkit_workflows.compare.comparison import rank_sweeps
 from tests.faithkit_workflows.sweeping import write_job

@@ -26,7 +26,7 @@ from faithkit_workflows.detectors.known_span_detectors import (
     read_span_list,
 )
 from faithkit_workflows.detectors.loading import load_detector
-from speed.known_folders import write_known
+from speed.known_speed import write_known
 from tests.faithkit.inference.server import ChatServer
 from tests.running import ROOT
 from tests.tiny import words, write_language_model

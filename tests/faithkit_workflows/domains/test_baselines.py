@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faithkit.baselines.counted_features import Values
+from faithkit.baselines.word_features import Values
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CARD
 from faithkit.records import FAITHFUL, HALLUCINATED, Example

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.baselines.word_overlap import unsupported_share
+from faithkit.baselines.word_features import unsupported_share
 from faithkit.files.jsonl import write_jsonl
 from faithkit_workflows.domains.benchmark import count_test_accesses, is_test_access
 from faithkit_workflows.domains.domain_rows import read_all_domains, read_domains

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from faithkit.files.run_lock import is_locked
+from faithkit.files.run_folder import is_locked
 from tests.critic.test_class_labels import foreign
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
 from tests.faithkit_workflows.serve.test_keys import add_key

@@ -22,8 +22,7 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.loggers.logger_results import Finished
-from faithkit.training.stages import LAST_STAGE, STAGE, part_name
+from faithkit.training.stages import LAST_STAGE, STAGE, Finished, part_name
 
 if TYPE_CHECKING:
     from wandb import Artifact

@@ -18,13 +18,13 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, explain
-from faithkit.environment import environment
 from faithkit.files.atomic import disk_errors, write_text
 from faithkit.files.run_folder import RunFolder, process_rank
-from faithkit.training.loggers.logger_results import Finished, Row
+from faithkit.packages import environment
+from faithkit.training.stages import Finished, Row
 
 if TYPE_CHECKING:
-    from faithkit.training.loggers.wandb_run import WandbRun
+    from faithkit.training.wandb_run import WandbRun
 
 STEP = "step"
 # A place that a training logs to: `lightning` is the logger of the Trainer; `close` is called once, also after errors.
@@ -232,7 +232,7 @@ def open_loggers(
             given = settings or {}
             place: Place
             if name == WANDB:
-                from faithkit.training.loggers.wandb_run import WandbRun
+                from faithkit.training.wandb_run import WandbRun
 
                 place = WandbRun(run, config, job, **given)
             else:

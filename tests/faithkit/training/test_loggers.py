@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from faithkit.environment import environment
 from faithkit.files.run_folder import RunFolder
+from faithkit.packages import environment
 from faithkit.statistics.metric import Metric
-from faithkit.training.loggers.build_loggers import CsvFiles, CsvLogger, TensorBoardEvents
-from faithkit.training.loggers.logger_results import Finished
+from faithkit.training.loggers import CsvFiles, CsvLogger, TensorBoardEvents
+from faithkit.training.stages import Finished
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
@@ -80,7 +80,7 @@ def test_a_resume_from_the_beginning_keeps_the_file_until_there_is_another(tmp_p
 def test_damaged_lines_are_left_out_and_said(
     end: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faithkit.training.loggers.build_loggers.log.propagate", True)
+    monkeypatch.setattr("faithkit.training.loggers.log.propagate", True)
     file = tmp_path / "metrics.csv"
     text = f"step,train/loss,x\r\n9,0.5,\r\n19,0.25,\r\n{end}"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -13,12 +13,11 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
-from faithkit.training.loggers import wandb_run
-from faithkit.training.loggers.build_loggers import open_loggers
-from faithkit.training.loggers.logger_results import Finished
-from faithkit.training.loggers.wandb_run import data_artifact, model_artifact
-from faithkit.training.stages import stages
-from tests.faithkit.training.loggers.wandb_files import WandbFile, offline_runs, table_of
+from faithkit.training import wandb_run
+from faithkit.training.loggers import open_loggers
+from faithkit.training.stages import Finished, stages
+from faithkit.training.wandb_run import data_artifact, model_artifact
+from tests.faithkit.training.wandb_files import WandbFile, offline_runs, table_of
 
 CONFIG: dict[str, Any] = {
     "model": {"name": "t5", "weights": "flan"},

@@ -1,1 +1,0 @@
-"""Turns scores into probabilities and labels: temperature, thresholds, abstention."""

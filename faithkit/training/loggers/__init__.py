@@ -1,1 +1,0 @@
-"""Loggers of a training or an evaluation: CSV files, TensorBoard or Weights & Biases."""
