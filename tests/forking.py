@@ -22,7 +22,7 @@ WARM = (
 HEAVY = (
     *("hydra", "pytorch_lightning", "data_modules.build", "critic.export", "critic.sequence.task"),
     *("transformers.models.bert.modeling_bert", "transformers.models.llama.modeling_llama"),
-    *("faithkit.reports.write_reports", "faithkit.training.loggers.build_loggers", "faithkit.training.trainer"),
+    *("faithkit.reports.write_reports", "faithkit.training.loggers", "faithkit.training.trainer"),
     *("generation.weights", "generation.generator", "faithkit_workflows.detectors.loading"),
 )
 
