@@ -89,8 +89,9 @@ def describe_training(config: dict[str, Any]) -> str:
 
     data, model = config["data"], config["model"]
     parts = data["parts"].values() if isinstance(data["parts"], dict) else data["parts"]
-    paths = [part.get("path") or (part.get("of") or {}).get("path") or EMBEDDED for part in parts]
-    names = {EMBEDDED: "the embedded corpus", HUB: "the hub"}
+    # A path that is null is that of files in the package; a dataset without the key is the embedded corpus.
+    paths = [part.get("path", (part.get("of") or {}).get("path", EMBEDDED)) for part in parts]
+    names = {EMBEDDED: "the embedded corpus", HUB: "the hub", None: "the package"}
     places = " and ".join(dict.fromkeys(names.get(path, path) for path in paths))
     return f"model={model['name']} from {model.get('weights')}, data={data['name']} from {places}"
 

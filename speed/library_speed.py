@@ -98,7 +98,7 @@ def compare_writing(name: str, options: Namespace, folder: Path) -> None:
     engines = {}
     for label, precision in (("ours, fp32", "32-true"), ("ours, bf16", "bf16")):
         model = place_model(load_weights(loaded), "cpu", precision)[0]
-        prefix = loaded.encoder.decoder_prefix if model.config.is_encoder_decoder else ()
+        prefix = (tokenizer.pad_token_id,) if model.config.is_encoder_decoder else ()  # as T5 begins by itself
         engines[label] = TransformersEngine(model, **special, decoder_prefix=prefix)
     seq2seq = bool(model.config.is_encoder_decoder)
     settings = {"max_new_tokens": decoding.max_new_tokens, "min_new_tokens": decoding.min_new_tokens}

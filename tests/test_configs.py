@@ -145,6 +145,7 @@ def test_the_recipe_for_unseen_domains_fits_every_scale_and_encoder(scale: str, 
     ("typed", "place"),
     [
         ("data=embedded", "data=embedded from the embedded corpus"),
+        ("data=everyday", "data=everyday from the package"),
         ("scale=paper", "data=faithcritic from the hub"),
         ("data.path=/corpora/wow data=wow", "data=wow from /corpora/wow"),
         ("experiment=critic_general data_dir=/corpora", "from /corpora/"),
