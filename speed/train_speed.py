@@ -16,6 +16,7 @@ import argparse
 import copy
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -53,6 +54,7 @@ from speed.samples import LONGEST, PAIRS, Batch, make_pairs, train_batches, trai
 
 BATCH_SIZE, LR = 32, 3e-5
 TURNS = 16  # of a batch of generators
+FLAT = ("input_ids", "position_ids")
 IGNORED = -100  # labels that transformers leaves out of its loss
 WEIGHTS = "flan-t5-small"
 HEADS: Any = {"num_attention_heads": 8, "num_key_value_heads": 4}
@@ -178,6 +180,10 @@ def compare(kind: str, num_batches: int, num_rounds: int) -> list[list[str]]:
     batches = {"padded": collate(padded, order.reshape(num_batches, -1)), "ours": collate(turns, even)}
     counts = {"padded": int(lengths[order].sum()), "ours": int(lengths[np.concatenate(even)].sum())}
     sides = {"padded, fp32": partial(train_batches, plain, batches["padded"], torch.float32, padded_loss)}
+    if kind == CAUSAL:  # what DataCollatorWithFlattening makes: one row, whose positions begin again with each text
+        rows = [{**batch, **{name: batch[name].reshape(1, -1) for name in FLAT}} for batch in batches["ours"]]
+        counts["padding-free collator"] = counts["ours"]
+        sides["padding-free collator, fp32"] = partial(train_batches, plain, rows, torch.float32, flat_loss)
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
         dtype = torch.float32 if precision == "32-true" else torch.bfloat16
         sides[f"ours, {precision}"] = partial(train_unpadded, model, batches["ours"], dtype)
@@ -192,9 +198,14 @@ def train_unpadded(model: Any, batches: list[Batch], dtype: torch.dtype) -> floa
     return train_batches(model, batches, dtype, loss)
 
 
-def padded_loss(model: Any, batch: Batch) -> Tensor:
+def flat_loss(model: Any, batch: Batch) -> Tensor:
+    """Computes the loss of texts in one row without a mask: transformers divides them by their positions."""
+    return padded_loss(model, batch, FLAT)
+
+
+def padded_loss(model: Any, batch: Batch, names: Sequence[str] = tuple(set(INPUTS) - {"position_ids"})) -> Tensor:
     """Computes the loss as transformers does, from the logits of every token."""
-    inputs = {name: batch[name] for name in INPUTS if name in batch and name != "position_ids"}
+    inputs = {name: batch[name] for name in names if name in batch}
     logits = model(**inputs, use_cache=False).logits.flatten(0, 1)
     labels = torch.full((len(logits),), IGNORED).index_copy(0, batch["target_at"], batch["target"].long())
     return cross_entropy(logits.float(), labels, ignore_index=IGNORED)
