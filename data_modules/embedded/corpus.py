@@ -14,7 +14,7 @@ from faithkit.span_types import span_type
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
 GENERIC_EVERY = 8  # one turn in this many gives a generic reply, unless they are dropped
-VERSION = 5  # raised with every change of the generator's output
+VERSION = 6  # raised with every change of the generator's output
 
 # Dialogues come in blocks of twelve turns, so that an example's dialogue is found by division. Every turn gives two
 # examples, its faithful and its hallucinated reply, so that nothing they share can give the label away.

@@ -16,7 +16,6 @@ from data_modules.datasets.faithdial import TAGS
 from data_modules.embedded.hallucinate import RATES
 from faithkit.records import SPAN_TYPES, Prediction, Span
 from faithkit.span_types import AXES, ELEMENTS, RELATIONS, label_sets, span_type
-from faithkit_papers.annotation.schemes import VRM_LABELS
 from faithkit_workflows.detectors.actions import ACTION
 
 C, A, F = RELATIONS
@@ -134,7 +133,7 @@ LABELS_IN_CODE: Mapping[str, Iterable[str]] = {
     "everyday": ERRORS,
     "agents": FAULTS,
     "actions": (ACTION,),
-    "faithdial": (*TAGS, *(label.lower() for label in VRM_LABELS)),
+    "faithdial": TAGS,
     "diahalu": TYPES,
     "embedded": RATES,
     "default": (

@@ -64,6 +64,7 @@ def test_any_text_survives_in_every_format(texts: list[tuple[str, str, str]]) ->
             spans = [json.loads(s) if isinstance(s := row["spans"], str) else s for row in found]
             for [span], (knowledge, response, _) in zip(spans, texts, strict=True):
                 assert span.pop("evidence") in knowledge and span.pop("reason")
+                assert span.pop("relation") is span.pop("element") is None
                 assert span == {"start": 0, "end": 1, "text": response[0], "label": "entity", "score": 0.5}
 
 

@@ -70,7 +70,7 @@ def test_the_keyboard_is_enough(browser: Browser, server: RunningServer) -> None
     wait(browser, "document.querySelectorAll('#marked mark').length > 0")
     assert browser.ask(focused) == "threshold" and browser.ask("document.querySelector('#threshold').value") == "0"
     browser.ask("document.querySelector('#marked mark').focus()")
-    assert browser.texts("#tip")[0].startswith("not supported")
+    assert browser.texts("#tip")[0].startswith("unsupported addition, number")
     lit = browser.ask("document.querySelectorAll('#spans .lit').length")
     assert lit == 1 and browser.complaints == []
 
