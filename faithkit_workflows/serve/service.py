@@ -277,7 +277,7 @@ class Service:
             raise Problem("unknown_model", "no such model is served", f"use one of: {listed}", field="model")
         if not model.is_ready:
             message = "the model cannot be loaded" if model.problem else "the model is being loaded"
-            raise Problem("loading", message, "see /health/ready", retry_seconds=LOADING_SECONDS)
+            raise Problem("loading", message, "try again in some seconds; /health/ready tells when it is loaded", retry_seconds=LOADING_SECONDS)
         return model
 
     async def check(
