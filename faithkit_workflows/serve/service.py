@@ -276,8 +276,10 @@ class Service:
             listed = ", ".join(self.models)
             raise Problem("unknown_model", "no such model is served", f"use one of: {listed}", field="model")
         if not model.is_ready:
-            message = "the model cannot be loaded" if model.problem else "the model is being loaded"
-            raise Problem("loading", message, "try again in some seconds; /health/ready tells when it is loaded", retry_seconds=LOADING_SECONDS)
+            message, help = "the model is being loaded", "try again in some seconds"
+            if model.problem:
+                message, help = "the model cannot be loaded", "see /health/ready"
+            raise Problem("loading", message, help, retry_seconds=LOADING_SECONDS)
         return model
 
     async def check(

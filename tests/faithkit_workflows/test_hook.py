@@ -57,7 +57,8 @@ def test_the_hook_stops_an_answer_that_the_tools_do_not_support(by: str, tmp_pat
     asked = json.dumps({"transcript_path": str(transcript(tmp_path, "All tests pass."))})
     command = [sys.executable, "-m", "faithkit", "hook", "--checkpoint", by]
     done = subprocess.run(command, cwd=ROOT, input=asked, capture_output=True, text=True)
-    assert done.returncode == 2 and '"All tests pass" (unsupported addition, action): the call Bash shows' in done.stderr
+    assert done.returncode == 2
+    assert '"All tests pass" (unsupported addition, action): the call Bash shows a failure' in done.stderr
 
 
 def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(

@@ -1,8 +1,8 @@
 """Detectors of others load by name, from their original layout or a server, and a mistake says what to type."""
 
 import json
-import re
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
