@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from critic.support.fit_model import LabelledWords
-    from critic.support.word_model import Weights, WordModel
+    from critic.support.word_model import LabelledWords, Weights, WordModel
     from faithkit.records import Example
 
 ENCODER = "minilm"
@@ -51,8 +50,7 @@ def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
 
     from critic.logistic import fit_line, sigmoid
     from critic.support.detector import hash_weights, load_encoder
-    from critic.support.fit_model import fit, label_words
-    from critic.support.word_model import BALANCED, RECALL, VALUE, WordModel
+    from critic.support.word_model import BALANCED, RECALL, VALUE, WordModel, fit, label_words
     from faithkit.weights.resolve import resolve
 
     examples = read_rows([*(str(FOLDER / f"{name}.jsonl") for name in AUTHORS), *files])
@@ -143,7 +141,7 @@ def _cross_validate(
     """Computes the log-odds of each row of a fold, and of its words, by a model that was fitted on all other rows."""
     import numpy as np
 
-    from critic.support.fit_model import fit
+    from critic.support.word_model import fit
 
     odds, words = np.zeros(len(rows)), [np.zeros(0)] * len(rows)
     for number in range(folds.max() + 1):

@@ -29,18 +29,21 @@ from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, Scored
 from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
 from faithkit_papers.annotation.annotate import PROJECT
 from faithkit_papers.annotation.annotation_questions import CHOICES
-from faithkit_papers.annotation.answers import (
+from faithkit_papers.annotation.measures import (
     NOMINAL,
     ORDINAL,
     SPANS,
     Answered,
+    evaluate_spans,
     labels_in,
     labels_of,
+    marked_items,
+    measure,
+    pair_kappas,
     questions_of,
     ratings_of,
     read_answers,
 )
-from faithkit_papers.annotation.measures import evaluate_spans, marked_items, measure, pair_kappas
 from faithkit_papers.annotation.project import read_rows
 from faithkit_workflows.settings.construction import annotations_file
 

@@ -35,8 +35,17 @@ from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric
 from faithkit.statistics.spread import Values
 from faithkit_papers.annotation.annotation_questions import CHOICES, Answers
-from faithkit_papers.annotation.export import Annotation, ExportReport, read_export, to_line
-from faithkit_papers.annotation.project import CONFIG, AnnotationRow, make_row, read_rows, write_project
+from faithkit_papers.annotation.project import (
+    CONFIG,
+    Annotation,
+    AnnotationRow,
+    ExportReport,
+    make_row,
+    read_export,
+    read_rows,
+    to_line,
+    write_project,
+)
 from faithkit_papers.annotation.schemes import SCHEMES, Scheme
 from faithkit_papers.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from faithkit_papers.annotation.settled_layouts import Answered, write_layout

@@ -22,8 +22,7 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_numbered_jsonl
 from faithkit_papers.annotation.annotation_questions import CHOICES, SPANS, TEXT, Answer, Answers, Question
-from faithkit_papers.annotation.export import Annotation, check_spans, join_overlaps
-from faithkit_papers.annotation.project import AnnotationRow
+from faithkit_papers.annotation.project import Annotation, AnnotationRow, check_spans, join_overlaps
 from faithkit_papers.annotation.schemes import Scheme
 
 MAJORITY, SEVERE, EXPERT = "majority", "severe", "expert"  # or hand: a person decides every difference

@@ -19,9 +19,8 @@ from faithkit.pages.plotting import (
     percent_axis,
     plot_name,
 )
-from faithkit_papers.corpus.corpus_measures import Bucket
 from faithkit_papers.corpus.corpus_rows import CLASSES
-from faithkit_papers.corpus.corpus_stats import ALL, CorpusStats, sort_labels
+from faithkit_papers.corpus.corpus_stats import ALL, Bucket, CorpusStats, sort_labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,8 @@ from rich.table import Table
 
 from faithkit.pages.page_tables import bold, format_metric, new_number_table
 from faithkit.published.figures import Row
-from faithkit_papers.corpus.corpus_measures import Bucket, Counts
 from faithkit_papers.corpus.corpus_rows import ACTS, CLASSES
-from faithkit_papers.corpus.corpus_stats import ALL, CorpusStats, sort_labels
+from faithkit_papers.corpus.corpus_stats import ALL, Bucket, CorpusStats, Counts, sort_labels
 from faithkit_papers.published_figures import (
     bucket_rows,
     paper_table,

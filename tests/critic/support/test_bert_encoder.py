@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critic.support.bert_encoder import load_bert
 from critic.support.detector import load_encoder
+from critic.support.word_states import load_bert
 from faithkit.errors import UserError
 from tests.model_folders import config
 from tests.tiny import words, write_bert

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from critic.support.alignment import FEATURES, Alignment, Encoded
 from critic.support.detector import FILE, SupportDetector, hash_weights, load_encoder
-from critic.support.fit_model import fit, label_words
 from critic.support.normal_forms import read_words
-from critic.support.word_model import WordModel
+from critic.support.word_model import WordModel, fit, label_words
 from critic.support.word_states import ContextCache, choose_contexts, choose_passages
 from data_modules.datasets.pairs import read_pairs
 from faithkit.errors import UserError

@@ -6,8 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit_papers.annotation.answers import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
-from faithkit_papers.annotation.measures import Marked, evaluate_spans, marked_items, measure
+from faithkit_papers.annotation.measures import (
+    MISSING,
+    Answered,
+    Marked,
+    Ratings,
+    evaluate_spans,
+    labels_of,
+    marked_items,
+    measure,
+    questions_of,
+    ratings_of,
+)
 
 
 def table(rows, categories=None):

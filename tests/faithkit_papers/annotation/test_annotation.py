@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.records import Prediction, Span
-from faithkit_papers.annotation.export import ExportReport, read_export
 from faithkit_papers.annotation.project import (
     CONFIG,
     ROWS,
     TASKS,
+    ExportReport,
     make_row,
+    read_export,
     read_rows,
     same_quote,
     shown_text,

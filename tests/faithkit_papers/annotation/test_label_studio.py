@@ -5,8 +5,7 @@ What its pages do with a mouse was tried by hand in a browser: docs/guides/annot
 
 import pytest
 
-from faithkit_papers.annotation.export import ExportReport, read_export
-from faithkit_papers.annotation.project import CONFIG, TASKS, read_rows
+from faithkit_papers.annotation.project import CONFIG, TASKS, ExportReport, read_export, read_rows
 from faithkit_papers.annotation.schemes import SCHEMES
 from tests.faithkit_papers.annotation.annotated import TEXT, example, project, suggested
 from tests.faithkit_papers.annotation.label_studio import PROGRAM, LabelStudio

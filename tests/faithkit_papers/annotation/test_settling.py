@@ -7,8 +7,7 @@ import pytest
 from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_annotations
-from faithkit_papers.annotation.export import Annotation
-from faithkit_papers.annotation.project import make_row
+from faithkit_papers.annotation.project import Annotation, make_row
 from faithkit_papers.annotation.schemes import SCHEMES
 from faithkit_papers.annotation.settle import open_rows_to_decide, read_answers, settle, settle_question
 from faithkit_papers.annotation.settled_layouts import Answered, write_layout

@@ -6,8 +6,8 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_papers.corpus import corpus_plots
-from faithkit_papers.corpus.corpus_report import report_corpus as write_report
 from faithkit_papers.corpus.corpus_rows import CorpusRows
+from faithkit_papers.corpus.describe import report_corpus as write_report
 from tests.faithkit_papers.corpus.test_corpus_stats import BASELESS, CONFLICT, CORPUS, example
 
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.packages import install_hint
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit_papers.corpus.corpus_measures import make_buckets
 from faithkit_papers.corpus.corpus_rows import CorpusRows, begin_class, speech_acts
-from faithkit_papers.corpus.corpus_stats import compute_corpus_stats
+from faithkit_papers.corpus.corpus_stats import compute_corpus_stats, make_buckets
 
 
 @pytest.mark.parametrize(
