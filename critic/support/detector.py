@@ -17,7 +17,7 @@ import torch
 
 from critic.logistic import sigmoid
 from critic.requests import SINGLE, Request, answer_call, example_chunks, request_of
-from critic.runtime.precision import apply_precision, calibration_requests, check_precision
+from critic.runtime import apply_precision, calibration_requests, check_precision
 from critic.support.alignment import Alignment, Floats
 from critic.support.bert_encoder import WEIGHTS, load_bert
 from critic.support.evidence import find_evidence
