@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from critic.onnx_export import PAIRS, write_graph
-from critic.runtime.onnx_model import ONNX
+from critic.runtime import ONNX
 from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.settings import Settings as TaggerSettings
 from critic.weights import EVIDENCE, HEAD, find_head, rescale_head

@@ -24,8 +24,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED, check_graph_is_enough, import_runtime
-from critic.runtime.precision import calibration_pairs, calibration_requests
+from critic.runtime import (
+    GRAPH,
+    ONNX,
+    QUANTISED,
+    calibration_pairs,
+    calibration_requests,
+    check_graph_is_enough,
+    import_runtime,
+)
 from critic.sequence.pair_odds import window_logits
 from critic.sequence.scorer import Critic
 from critic.tagger.predictor import Tagger

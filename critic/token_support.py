@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from critic.runtime.model_inputs import pad_inputs
+from critic.runtime import pad_inputs
 from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows

@@ -75,7 +75,10 @@ class SplitPlan:
         # Groups in the order of their hashes, dealt out in turn.
         in_test = np.unique(groups, return_inverse=True)[1] % num_folds == fold
         others = np.flatnonzero(~in_test)
-        in_validation = first_groups(groups[others], self.fractions["validation"], self.seed)
+        # An exact share of the other groups, where `divide_groups` leaves it to chance.
+        names, place = np.unique(groups[others], return_inverse=True)
+        order = np.random.default_rng(self.seed).permutation(len(names))
+        in_validation = order[place] < round(self.fractions["validation"] * len(names))
         return {
             "train": others[~in_validation],
             "validation": others[in_validation],
@@ -172,13 +175,6 @@ def divide_groups(
         low = high
     rows["train"] = np.flatnonzero(place >= low)
     return rows
-
-
-def first_groups(groups: NDArray[np.uint64], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """True for the rows of this share of the groups: an exact share, where `divide_groups` leaves it to chance."""
-    names, place = np.unique(groups, return_inverse=True)
-    order = np.random.default_rng(seed).permutation(len(names))
-    return order[place] < round(fraction * len(names))
 
 
 def part_of(source: Source, part: str, fractions: Mapping[str, float], seed: int) -> Source:

@@ -24,7 +24,7 @@ import torch
 from transformers import pipeline
 
 from critic import Critic, Tagger
-from critic.runtime.onnx_model import ONNX
+from critic.runtime import ONNX
 from data_modules.embedded.corpus import generate
 from faithkit.files.cache import cache_dir
 from faithkit.files.model_folder import find_folder

@@ -6,9 +6,8 @@ from dataclasses import fields
 import pytest
 from omegaconf import OmegaConf
 
-from critic.sequence.options import CriticOptions
-from data_modules.build import datasets_of
-from data_modules.registry import SOURCES
+from critic.sequence.settings import CriticOptions
+from data_modules.build import SOURCES, datasets_of
 from faithkit.targets import DATASETS, TARGETS, build
 from faithkit_workflows.train import describe_training
 from tests.running import ROOT, compose, plain_config

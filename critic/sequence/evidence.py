@@ -17,7 +17,7 @@ costs 2 points of AUROC on held-out domains.
 
 | Relative                          | Use it for                                                               |
 |-----------------------------------|--------------------------------------------------------------------------|
-| `critic.tagger.calibration_features`          | the same for tokens and sentences |
+| `critic.tagger.span_calibration`              | the same for tokens and sentences |
 | `faithkit.baselines.word_features` | the words alone, without a model |
 | `critic.token_support`            | the weakest tokens, by an encoder that is not fine-tuned |
 | `critic.auxiliary_losses`      | an encoder that learns which words the knowledge lacks |

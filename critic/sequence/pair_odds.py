@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.logistic import linear
-from critic.runtime.model_inputs import to_inputs
+from critic.runtime import to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration import IS_HALLUCINATED, log_odds
 from faithkit.fast import Batch, run_batches

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.requests import SINGLE, History, Knowledge, Request, answer_call, example_chunks, stream_results
-from critic.runtime.onnx_model import ONNX
-from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
+from critic.runtime import ONNX, LoadedCheckpoint, apply_precision, calibration_pairs, check_precision, load_checkpoint
 from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, default_batch_tokens, encode_ahead
 from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder

@@ -20,7 +20,7 @@ import torch
 
 from critic.logistic import sigmoid
 from critic.requests import SINGLE, Request, answer_call, example_chunks, request_of
-from critic.runtime.precision import apply_precision, calibration_requests, check_precision
+from critic.runtime import apply_precision, calibration_requests, check_precision
 from critic.support.alignment import ALIGNED, Alignment, Floats, best_fit
 from critic.support.arithmetic import first_number
 from critic.support.normal_forms import (

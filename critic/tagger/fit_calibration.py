@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import fit_line, sigmoid
-from critic.tagger.calibration_features import Answers
-from critic.tagger.span_calibration import SpanCalibration
-from data_modules.encoding.offsets import tags_of
+from critic.tagger.span_calibration import Answers, SpanCalibration
+from data_modules.encoding.tokens import tags_of
 from faithkit.calibration import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
 
@@ -37,7 +36,7 @@ def fit_calibration(
     """Fits the four steps on annotated validation answers, each on the results of the previous one; returns a report.
 
     Args:
-        use_evidence: Calibrates tokens by all features of `critic.tagger.calibration_features`, not only log-odds.
+        use_evidence: Calibrates tokens by all features of `critic.tagger.span_calibration`, not only log-odds.
         by_tokens: Labels responses by their tokens, without steps 2 and 3; `aim` is not used then.
         aim: Metric that the response threshold maximises: f1, macro_f1 or precision>=p.
     """

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.load_checkpoint import load_checkpoint
 from critic.requests import (
     SINGLE,
     TURN_BREAK,
@@ -22,11 +21,9 @@ from critic.requests import (
     request_of,
     stream_results,
 )
-from critic.runtime.onnx_model import ONNX
-from critic.runtime.precision import apply_precision, calibration_requests, check_precision
-from critic.tagger.calibration_features import Answers
+from critic.runtime import ONNX, apply_precision, calibration_requests, check_precision, load_checkpoint
 from critic.tagger.settings import Settings, foreign_settings
-from critic.tagger.span_calibration import SpanCalibration
+from critic.tagger.span_calibration import Answers, SpanCalibration
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
 from data_modules.encoding.ragged import Ragged, stack_rows

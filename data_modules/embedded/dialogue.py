@@ -5,10 +5,26 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from data_modules.embedded import hallucinate as h
 from data_modules.embedded.domains import DOMAINS, Domain, Slot
-from data_modules.embedded.facts import DialogueState, draw_facts, draw_unknown_relation, write_sentences
-from data_modules.embedded.hallucinate import Fact, added_clause, judgement, true_clause, wrong_clause
+from data_modules.embedded.facts import (
+    ADDITION,
+    CONTRADICTION,
+    ENTITY_SWAP,
+    NUMBER_SWAP,
+    REWORDED,
+    SUBJECTIVE,
+    DialogueState,
+    Fact,
+    added_clause,
+    draw_facts,
+    draw_kind,
+    draw_unknown_relation,
+    judgement,
+    swap_kind,
+    true_clause,
+    write_sentences,
+    wrong_clause,
+)
 from data_modules.embedded.phrasing import (
     GENERIC,
     GREETINGS,
@@ -31,7 +47,7 @@ class Reply:
     """A reply with its annotations."""
 
     text: str
-    kind: str  # a key of hallucinate.RATES, or faithful, uncooperative, generic
+    kind: str  # a key of facts.RATES, or faithful, uncooperative, generic
     severity: str  # evident, subtle, or none
     marks: list[Mark]  # its unsupported parts
     tags: tuple[str, ...]
@@ -107,7 +123,7 @@ def exchanges(split: str, seed: int, number: int, num_turns: int) -> list[Exchan
 def _exchange(random: Random01, state: DialogueState) -> Exchange:
     outline = _draw_outline(random, state)
     history = (*state.history, outline.seeker)
-    clauses = [true_clause(random, state, fact, h.REWORDED) for fact in outline.stated]
+    clauses = [true_clause(random, state, fact, REWORDED) for fact in outline.stated]
     text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
     answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
     vrm = ["Edification"]
@@ -133,15 +149,15 @@ def _exchange(random: Random01, state: DialogueState) -> Exchange:
 def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     domain, relations = state.domain, state.domain.relations
     by_kind = _relations_by_kind(domain)
-    kind = h.draw_kind(random)
-    if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
-        kind = h.CONTRADICTION  # the domain has no relation with names or numbers
+    kind = draw_kind(random)
+    if kind in (ENTITY_SWAP, NUMBER_SWAP) and kind not in by_kind:
+        kind = CONTRADICTION  # the domain has no relation with names or numbers
     # Most additions replace a clause without a name or a number by such another.
-    about = h.CONTRADICTION if kind == h.ADDITION and random() >= 0.15 else kind
+    about = CONTRADICTION if kind == ADDITION and random() >= 0.15 else kind
     focus = pick(random, by_kind[about]) if about in by_kind else int(random() * len(relations))
     facts = draw_facts(random, state, focus)
     sentences = write_sentences(random, state, [fact.clause for fact in facts])
-    unknown = draw_unknown_relation(random, domain, facts, closed=kind == h.ADDITION)
+    unknown = draw_unknown_relation(random, domain, facts, closed=kind == ADDITION)
     asks_unknown = random() < 0.25
     admits_ignorance = asks_unknown and random() < 0.6
     main = next(fact for fact in facts if fact.relation == focus)
@@ -160,7 +176,7 @@ def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     seeker = Turn(speaker="seeker", text=text)
     plan = draw_plan(random, domain.name, state.full_name, relations[asked].topic if admits_ignorance else None)
     # The partner of a subjective remark is a harmless one, so that having a remark gives nothing away.
-    remark = int(random() * len(PERSONAL)) if kind == h.SUBJECTIVE or random() < REMARK_RATE else None
+    remark = int(random() * len(PERSONAL)) if kind == SUBJECTIVE or random() < REMARK_RATE else None
     return Outline(
         kind, facts, sentences, main, stated, unknown, asked, admits_ignorance, hallucinated_first, seeker, plan, remark
     )
@@ -168,7 +184,7 @@ def _draw_outline(random: Random01, state: DialogueState) -> Outline:
 
 @cache
 def _relations_by_kind(domain: Domain) -> dict[str, tuple[int, ...]]:
-    kinds = [h.swap_kind(relation) for relation in domain.relations]
+    kinds = [swap_kind(relation) for relation in domain.relations]
     return {kind: tuple(i for i, k in enumerate(kinds) if k == kind) for kind in kinds}
 
 
@@ -179,7 +195,7 @@ def _hallucinated_reply(
     kind, stated = outline.kind, outline.stated
     both = random() < 0.75  # of two clauses both are wrong
     wrong, severity, remark = clauses, "evident", _harmless_remark(outline)
-    if kind == h.SUBJECTIVE:
+    if kind == SUBJECTIVE:
         assert outline.remark is not None, "a subjective reply has a remark"
         claim = PERSONAL[outline.remark][0]
         remark = Clause(claim, 0, len(claim), kind)
@@ -187,28 +203,28 @@ def _hallucinated_reply(
         # The relation that the wizard admits not to know is not what it then makes a claim about.
         unknown = outline.unknown
         if outline.admits_ignorance:
-            unknown = draw_unknown_relation(random, state.domain, outline.facts, closed=kind == h.ADDITION)
+            unknown = draw_unknown_relation(random, state.domain, outline.facts, closed=kind == ADDITION)
         # The main clause becomes wrong, and none with names or numbers, as they are conspicuous.
         main, relations = stated.index(outline.main), state.domain.relations
         closed = [not isinstance(relations[fact.relation].values, Slot) for fact in stated]
         targets = [i for i, is_closed in enumerate(closed) if i == main or (both and is_closed)]
         wrong, severities = list(clauses), set()
         for i in targets:
-            if kind == h.ADDITION:
-                wrong[i] = added_clause(random, state, unknown, h.REWORDED)
+            if kind == ADDITION:
+                wrong[i] = added_clause(random, state, unknown, REWORDED)
                 known = [*outline.facts, Fact(unknown, None, "")]
                 unknown = draw_unknown_relation(random, state.domain, known, closed=True)
             else:
-                wrong[i], severity = wrong_clause(random, state, stated[i], outline.facts, h.REWORDED)
+                wrong[i], severity = wrong_clause(random, state, stated[i], outline.facts, REWORDED)
                 severities.add(severity)
         # A wrong clause is easily missed next to a correct one.
         severity = "subtle" if "subtle" in severities or len(targets) < len(stated) else "evident"
     text, marks = write_reply(outline.plan, wrong, remark)
-    is_partly_true = len(wrong) > len(marks) or kind == h.SUBJECTIVE
+    is_partly_true = len(wrong) > len(marks) or kind == SUBJECTIVE
     tags = ("Hallucination", "Entailment") if is_partly_true else ("Hallucination",)
-    vrm = ["Disclosure", *faithful_vrm] if kind == h.SUBJECTIVE else faithful_vrm
+    vrm = ["Disclosure", *faithful_vrm] if kind == SUBJECTIVE else faithful_vrm
     # The facts that the reply should have kept to.
-    truth = outline.facts if kind in (h.ADDITION, h.SUBJECTIVE) else stated if both else [outline.main]
+    truth = outline.facts if kind in (ADDITION, SUBJECTIVE) else stated if both else [outline.main]
     return Reply(text, kind, severity, marks, tags, vrm, _join_clauses(truth)), wrong
 
 

@@ -125,10 +125,6 @@ def _wordings(text: str) -> tuple[str, ...]:
     return tuple(" ".join(part.split()) for part in text.split("|"))
 
 
-def _templates(text: str) -> tuple[Template, ...]:
-    return tuple(Template(*part.split("{}")) for part in _wordings(text))
-
-
 def _read_domains() -> Iterator[Domain]:
     values = {
         name: tuple(Value(*map(_wordings, line.split(">"))) for line in lines)
@@ -142,7 +138,10 @@ def _read_domains() -> Iterator[Domain]:
             knowledge, reply = ("{}", "{}") if kind.startswith("polar.") else next(rows).split(">")
             slot, *bounds = kind.split()
             options = Slot(slot, *map(int, bounds)) if slot in (YEAR, COUNT, PERSON, PLACE) else values[kind]
-            relations.append(Relation(name, question, topic, _templates(knowledge), _templates(reply), options))
+            of_knowledge, of_reply = (
+                tuple(Template(*part.split("{}")) for part in _wordings(text)) for text in (knowledge, reply)
+            )
+            relations.append(Relation(name, question, topic, of_knowledge, of_reply, options))
         # A slot is known by its kind, a closed set by itself.
         sets = [one.values.kind if isinstance(one.values, Slot) else id(one.values) for one in relations]
         confusable = tuple(

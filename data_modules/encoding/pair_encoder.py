@@ -10,10 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder
-from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.sequence_layout import KNOWLEDGE_FIRST, ORDERS
-from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
+from data_modules.encoding.tokens import (
+    OUTSIDE,
+    PairTemplate,
+    Tokenizer,
+    fingerprint_of,
+    tags_of,
+    tokenize,
+    tokenize_with_offsets,
+    visible_extents,
+)
 from data_modules.encoding.window_choice import WindowChoice
 from faithkit.baselines.word_features import WORD_EVIDENCE, unsupported_grams, word_evidence
 from faithkit.errors import UserError

@@ -17,9 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset, question_text
-from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
-from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
+from data_modules.encoding.tokens import (
+    OUTSIDE,
+    UNTYPED_TAG,
+    PairTemplate,
+    Tokenizer,
+    fingerprint_of,
+    tags_of,
+    tokenize,
+    tokenize_with_offsets,
+    visible_extents,
+)
 from data_modules.encoding.window_choice import WindowChoice
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example

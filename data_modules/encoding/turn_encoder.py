@@ -12,9 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.causal import causal_batch, padded_inputs, read_part, targets_of
 from data_modules.encoding.encoder import ENCODING_VERSION, Columns, Encoder
-from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
+from data_modules.encoding.ragged import (
+    Ragged,
+    causal_batch,
+    constant_rows,
+    join_rows,
+    offsets_of,
+    pad_rows,
+    padded_inputs,
+    read_part,
+    steps_of,
+    targets_of,
+)
 from data_modules.encoding.sequence_layout import (
     CAUSAL,
     CONTROL_TOKENS,

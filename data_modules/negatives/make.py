@@ -39,12 +39,6 @@ def verbatim_knowledge(examples: Sequence[Example]) -> list[list[str]]:
 HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # the tags describe the original response
 
 
-def original_responses(examples: Sequence[Example]) -> list[list[str]]:
-    """Returns at most one text for each example."""
-    hallucinated = [any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags) for example in examples]
-    return [[e.original] if e.original and wrong else [] for e, wrong in zip(examples, hallucinated, strict=True)]
-
-
 def check_kinds(kinds: Sequence[str], num: int) -> None:
     """Checks the settings.
 
@@ -132,7 +126,8 @@ def _candidates(
     if kind == GIVEN:
         return [example.negatives for example in examples]
     if kind == ORIGINAL:
-        return original_responses(examples)
+        hallucinated = [any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags) for example in examples]
+        return [[e.original] if e.original and wrong else [] for e, wrong in zip(examples, hallucinated, strict=True)]
     if kind == VERBATIM:
         return verbatim_knowledge(examples)
     if kind == OTHER:

@@ -46,7 +46,9 @@ _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 
 def is_conversation(values: Mapping[str, Any]) -> bool:
     """Whether a row has a whole conversation."""
-    return any(_is_message_list(values.get(name)) for name in _LISTS) or bool(_span_attributes(values))
+    lists = [values[name] for name in _LISTS if isinstance(values.get(name), list)]
+    has_messages = any(is_message(one) or is_constructor(one) for messages in lists for one in messages)
+    return has_messages or bool(_span_attributes(values))
 
 
 def is_event(values: Mapping[str, Any]) -> bool:
@@ -95,7 +97,10 @@ def expand_conversations(rows: Iterator[Row], report: ReadReport) -> Iterator[Ro
             yield replace(row, values=values, number=number, name=values["id"])
             number += 1
     if not number and not report.rejects:
-        raise UserError("no turn of the assistant can be judged", place=row.file, hint=_describe(report))
+        hint = "; ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+        if NO_EVIDENCE in hint:
+            hint += "; evidence=[tools,user,system] also takes what user and system say"
+        raise UserError("no turn of the assistant can be judged", place=row.file, hint=hint)
 
 
 def read_conversation_file(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -206,11 +211,6 @@ def parse_calls(text: Any) -> list[Mapping[str, Any]] | None:
     return calls if is_made else None
 
 
-def _describe(report: ReadReport) -> str:
-    hint = "; ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
-    return f"{hint}; evidence=[tools,user,system] also takes what user and system say" if NO_EVIDENCE in hint else hint
-
-
 def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Returns the last distinct passages, at most `MAX_EVIDENCE` characters of them, and always one."""
     passages = [(source, text) for text, source in {text: source for source, text in passages}.items()]
@@ -218,10 +218,6 @@ def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
     while kept and (room := room - len(passages[kept - 1][1])) >= 0:
         kept -= 1
     return passages[min(kept, len(passages) - 1) :]
-
-
-def _is_message_list(value: Any) -> bool:
-    return isinstance(value, list) and any(is_message(one) or is_constructor(one) for one in value)
 
 
 def _span_attributes(values: Mapping[str, Any]) -> Mapping[str, Any]:

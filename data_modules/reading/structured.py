@@ -55,7 +55,10 @@ def render(text: str) -> str:
     while number < len(lines):
         if number + 1 < len(lines) and "|" in lines[number] and _RULE.fullmatch(lines[number + 1].strip()):
             end = next((n for n in range(number + 2, len(lines)) if "|" not in lines[n]), len(lines))
-            rows = [_split_cells(line) for line in [lines[number], *lines[number + 2 : end]]]
+            rows = [
+                [cell.strip() for cell in line.strip().strip("|").split("|")]
+                for line in [lines[number], *lines[number + 2 : end]]
+            ]
             parts += _table_lines(rows)
             number = end
         else:
@@ -126,10 +129,6 @@ def _text(value: Any) -> str:
 def _words(name: Any) -> str:
     """Writes a field's name as words: unit_price and unitPrice are `unit price`."""
     return _CAMEL.sub(" ", str(name)).replace("_", " ").replace("-", " ").strip().lower()
-
-
-def _split_cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -105,7 +105,7 @@ class WindowChecker(KnownDetector):
     """`reads = "windows"`: an entailment model of windows of the knowledge and claims of the response.
 
     Args:
-        head: How its probabilities are read, a key of `critic.entailment.models.HEADS`.
+        head: How its probabilities are read, a key of `critic.entailment.checker.HEADS`.
         base: The repository that its configuration and tokenizer come from; empty for its own.
         text: What it reads, with {document}, {claim}, and {eos} for the end token; empty for a pair of texts.
         max_length: Tokens that it reads, longer texts are cut; 0 for no limit.

@@ -27,7 +27,7 @@ from urllib.parse import urldefrag
 
 from tqdm.auto import tqdm
 
-from data_modules.datasets.pair_labels import WORDS
+from data_modules.datasets.pair_columns import WORDS
 from faithkit import signals
 from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from critic.runtime.precision import check_precision
+from critic.runtime import check_precision
 from data_modules.build import datasets_of, read_benchmark
 from faithkit.detector import GENERATOR, Entailment
 from faithkit.errors import UserError

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.load_checkpoint import load_checkpoint
+from critic.runtime import load_checkpoint
 from critic.sequence.pair_odds import PAIRS_AT_ONCE, default_batch_tokens, window_logits
 from critic.sequence.scorer import Critic
 from critic.sequence.settings import Settings

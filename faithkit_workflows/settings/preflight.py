@@ -94,7 +94,7 @@ def check_columns(
 ) -> Iterator[UserError]:
     """Yields a problem for each column that a table lacks; a file that cannot be read is reported when it is read."""
     from data_modules.datasets.pair_columns import find_columns, has_field, list_columns
-    from data_modules.datasets.pair_rows import with_all_columns
+    from data_modules.datasets.pairs import with_all_columns
     from data_modules.reading.rows import ReadReport
     from data_modules.reading.saved_datasets import SAVE, saved_splits
     from data_modules.reading.table_files import read_table
@@ -261,7 +261,7 @@ def check_dataset(
         name: None for a class of another package.
         given: The options of the dataset.
     """
-    from data_modules.registry import SOURCES, find_dataset
+    from data_modules.build import SOURCES, find_dataset
 
     options = {option: value for option, value in (given or {}).items() if option not in ("dataset", "path", "split")}
     if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
@@ -328,7 +328,7 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
 
 def _check_derived(key: str, kind: Any, path: str | None, options: dict[str, Any]) -> Iterator[UserError]:
     """Yields problems for a dataset that is made of another one, and for that other one."""
-    from data_modules.registry import SOURCES
+    from data_modules.build import SOURCES
 
     of = options.pop("of", {})
     if not isinstance(of, Mapping):

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from construction.labels import PROBABILITY
-from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, check_column, find_columns
-from data_modules.datasets.pair_labels import LabelReader
-from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
+from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, LabelReader, check_column, find_columns
+from data_modules.datasets.pairs import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import SavedSplit, saved_splits
 from data_modules.reading.table_files import text_format

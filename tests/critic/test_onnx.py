@@ -14,7 +14,7 @@ from critic import Critic, Tagger
 from critic.export import add_graph as export_graph
 from critic.export import export
 from critic.onnx_export import write_graph
-from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
+from critic.runtime import GRAPH, ONNX, QUANTISED
 from critic.sequence.settings import Settings
 from faithkit.calibration import ScoreCalibration
 from faithkit.errors import UserError

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from critic.runtime.precision import apply_precision
+from critic.runtime import apply_precision
 from faithkit.errors import UserError
 from faithkit.fast.linear_layers import Int8Linear
 

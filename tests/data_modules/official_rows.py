@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from data_modules.build import SOURCES
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import SOURCES
 from faithkit.records import Example
 from tests.data_modules.official import Rows
 from tests.data_modules.official.benchmark_sets import (

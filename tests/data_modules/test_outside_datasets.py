@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.build import build_mix, build_source, read_generation_inputs
+from data_modules.build import SOURCES, build_mix, build_source, find_dataset, read_generation_inputs
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import SOURCES, find_dataset
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.settings.command_line import CommandLine

@@ -13,7 +13,7 @@ from data_modules.datasets.agents import FAULTS
 from data_modules.datasets.diahalu import TYPES
 from data_modules.datasets.everyday import ERRORS
 from data_modules.datasets.faithdial import TAGS
-from data_modules.embedded.hallucinate import RATES
+from data_modules.embedded.facts import RATES
 from faithkit.records import SPAN_TYPES, Prediction, Span
 from faithkit.span_types import AXES, ELEMENTS, RELATIONS, label_sets, span_type
 from faithkit_workflows.detectors.actions import ACTION

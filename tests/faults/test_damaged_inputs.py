@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.build import SOURCES
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.embedded.layouts import WRITERS
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import SOURCES
 from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow_pairs import WeakWow, read_generations
 from faithkit.files.jsonl import read_predictions

@@ -131,7 +131,7 @@ def test_the_test_of_the_page_about_tests_runs(trained_tagger: Path, tmp_path: P
 
 
 def test_every_dataset_of_the_table_is_there() -> None:
-    from data_modules.registry import SOURCES
+    from data_modules.build import SOURCES
 
     table = PAGES["docs/reference/formats.md"].split("## Datasets")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.MULTILINE)

@@ -17,11 +17,23 @@ from data_modules.datasets.summedits import DOMAINS as DOMAINS_OF_EDITS
 from data_modules.datasets.summedits import PREFIX, SPLIT_NAMES
 from data_modules.datasets.wice import CLAIM, FOLDERS, TOKENS
 from data_modules.datasets.wice import FILES as WICE_FILES
-from data_modules.embedded import hallucinate as h
 from data_modules.embedded.dialogue import REMARK_RATE
 from data_modules.embedded.domains import DOMAINS, knowledge_wording
-from data_modules.embedded.facts import DialogueState, Fact, draw_facts, draw_unknown_relation, write_sentences
-from data_modules.embedded.hallucinate import added_clause, true_clause, wrong_clause
+from data_modules.embedded.facts import (
+    ADDITION,
+    QUOTED,
+    SUBJECTIVE,
+    DialogueState,
+    Fact,
+    added_clause,
+    draw_facts,
+    draw_kind,
+    draw_unknown_relation,
+    span_type,
+    true_clause,
+    write_sentences,
+    wrong_clause,
+)
 from data_modules.embedded.layouts.common import SPLITS, NumRows, sizes, write_csv, write_json, write_json_object
 from data_modules.embedded.phrasing import PERSONAL, Clause, Plan, Random01, draw_plan, pick, word, write_reply
 from faithkit.files.jsonl import write_jsonl
@@ -52,7 +64,7 @@ class MarkedSpan(NamedTuple):
 
     @property
     def type(self) -> str:
-        return h.span_type(self.kind, self.severity)
+        return span_type(self.kind, self.severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,7 @@ def _answer(random: Random01, topic: Topic, model: str) -> Answer:
         stated.append([rest.pop(int(random() * len(rest))) for _ in range(min(len(rest), 1 + (random() < 0.4)))])
     text, marks = "", []
     for place, facts in enumerate(stated):
-        kind = h.draw_kind(random) if random() < MODELS[model] else ""
+        kind = draw_kind(random) if random() < MODELS[model] else ""
         plan = draw_plan(random, topic.state.domain.name, topic.state.full_name, None)
         if place > 0:
             plan = plan._replace(opener="")
@@ -147,30 +159,30 @@ def _sentence(random: Random01, topic: Topic, facts: list[Fact], kind: str, plan
     """Writes a sentence that states the facts; with a kind of hallucination, some of it is wrong and marked."""
     state = topic.state
     claim, harmless = pick(random, PERSONAL)
-    clauses = [true_clause(random, state, fact, h.QUOTED) for fact in facts]
+    clauses = [true_clause(random, state, fact, QUOTED) for fact in facts]
     remark = Clause(harmless) if random() < REMARK_RATE / 3 else None
     # Of two clauses mostly one is wrong.
     targets: Sequence[int] = range(len(facts)) if random() > 0.7 else (int(random() * len(facts)),)
     severities, due_to_null = {}, set()
-    if kind == h.SUBJECTIVE:
+    if kind == SUBJECTIVE:
         remark = Clause(claim, 0, len(claim), kind)
-    elif kind == h.ADDITION:
+    elif kind == ADDITION:
         for i in targets:
             relation = topic.null if random() < 0.5 else draw_unknown_relation(random, state.domain, topic.facts)
-            clauses[i] = added_clause(random, state, relation, h.QUOTED)
+            clauses[i] = added_clause(random, state, relation, QUOTED)
             severities[i] = "evident" if len(facts) == 1 else "subtle"  # easily missed next to a correct clause
             if relation == topic.null:
                 due_to_null.add(i)
     elif kind:
         for i in targets:
-            clauses[i], severities[i] = wrong_clause(random, state, facts[i], topic.facts, h.QUOTED)
+            clauses[i], severities[i] = wrong_clause(random, state, facts[i], topic.facts, QUOTED)
     text, marks = write_reply(plan, clauses, remark)
     # The marks are those of the wrong clauses, in order, and then that of a subjective remark.
     wrong = [*(i for i, clause in enumerate(clauses) if clause.end), len(clauses)]
     found = []
     for (start, end, marked_kind), i in zip(marks, wrong, strict=False):
         # Some additions are annotated as true, though the source does not state them.
-        implicit_true = random() < 0.2 and marked_kind == h.ADDITION and i not in due_to_null
+        implicit_true = random() < 0.2 and marked_kind == ADDITION and i not in due_to_null
         severity = severities.get(i, "subtle")
         found.append(MarkedSpan(start, end, marked_kind, severity, implicit_true, i in due_to_null))
     return text, found

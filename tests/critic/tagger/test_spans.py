@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.tagger.calibration_features import widen_to_words
-from critic.tagger.span_calibration import FoundSpans, find_spans, match_labels
+from critic.tagger.span_calibration import FoundSpans, find_spans, match_labels, widen_to_words
 
 #             "the river is red"
 START, END = np.array([0, 4, 10, 13]), np.array([3, 9, 12, 16])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from data_modules.registry import SOURCES
+from data_modules.build import SOURCES
 from faithkit.training.export import DATASETS
 from tests.running import ROOT
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.build import build_data
-from data_modules.datasets.pair_labels import LabelReader
+from data_modules.datasets.pair_columns import LabelReader
 from data_modules.datasets.pairs import Pairs, read_pairs
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.span_encoder import SpanEncoder

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.build import build_source
+from data_modules.build import SOURCES, build_source
 from data_modules.embedded.corpus import VERSION, Embedded, generate
-from data_modules.embedded.hallucinate import RATES
+from data_modules.embedded.facts import RATES
 from data_modules.embedded.layouts import WRITERS
 from data_modules.embedded.layouts.span_layout import RagSource, rag_sources
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from tests.data_modules.official_rows import make, read

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from critic.tagger.span_calibration import find_spans
-from data_modules.encoding.offsets import NOTHING, OUTSIDE, tags_of, visible_extents
-from data_modules.encoding.tokens import tokenize_with_offsets
+from data_modules.encoding.tokens import NOTHING, OUTSIDE, tags_of, tokenize_with_offsets, visible_extents
 from faithkit.records import SPAN_LABELS, Span
 
 # What tokenizers treat differently.

@@ -13,12 +13,12 @@ from data_modules.data_options import GIVEN, NEGATIVE_KINDS
 from data_modules.negatives import entity_swap, make
 from data_modules.negatives.make import (
     MAX_WORDS,
+    ORIGINAL,
     OTHER,
     VERBATIM,
     NegativesSource,
     cached_negatives,
     make_negatives,
-    original_responses,
     other_responses,
     verbatim_knowledge,
 )
@@ -161,9 +161,10 @@ def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> Non
 def test_an_original_counts_where_the_tags_call_it_hallucinated() -> None:
     tagged = [("Hallucination",), (" partial hallucination", "Entailment"), ("Entailment",), ("Generic",), ()]
     examples = [example(0, tags=tags) for tags in tagged]
-    assert [len(texts) for texts in original_responses(examples)] == [1, 1, 0, 0, 0]
-    assert original_responses(examples)[0] == [examples[0].original]
-    assert original_responses([example(1, original=None)]) == [[]]
+    examples.append(example(1, original=None, tags=tagged[0]))
+    made = make_negatives(examples, kinds=[ORIGINAL, VERBATIM])
+    assert [ORIGINAL in kinds for kinds in made.kinds] == [True, True, False, False, False, False]
+    assert examples[0].original in made.texts[0]
 
 
 def test_of_long_knowledge_the_nearest_sentences_stand_for_it() -> None:

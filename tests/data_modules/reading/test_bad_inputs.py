@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.registry import SOURCES
+from data_modules.build import SOURCES
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table

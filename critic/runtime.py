@@ -1,0 +1,256 @@
+"""Loads a trained detector, and runs it in the precision of scoring: fp32, bf16, int8, or as an ONNX graph.
+
+`export.py format=onnx` writes the graph. Each window is run separately without padding. A graph in int8 measures the
+ranges of its activations at run time, so that otherwise a score would depend on its batch.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from critic.requests import Request
+from critic.weights import EVIDENCE, longest_sequence
+from data_modules.encoding.encoder import question_text
+from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
+from data_modules.encoding.ragged import Ragged, padded_inputs
+from data_modules.encoding.tokens import PairTemplate, load_tokenizer
+from faithkit.arguments import read_choice
+from faithkit.errors import UserError, shorten
+from faithkit.fast import accelerate, can_quantise, computes_in_bf16, pack_inputs, quantise, to_bf16
+from faithkit.files.atomic import hash_files
+from faithkit.files.model_folder import SIDECAR, Sidecar, card_languages, read_settings, read_stored, repair_hint
+from faithkit.languages import ENGLISH
+from faithkit.packages import needs_package
+from faithkit.provenance.used_model import trained_languages
+from faithkit.settings.types import DETECTOR_PRECISIONS
+from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
+from faithkit.weights.resolve import fetch_folder, loading
+
+ONNX = "onnx"  # the precision, the folder of the graph, and its key in faithkit.json
+GRAPH, QUANTISED = f"{ONNX}/model.onnx", f"{ONNX}/model_quantized.onnx"  # the usual names on the hub
+
+
+class Output(NamedTuple):
+    """The part of a transformers output that detectors read."""
+
+    logits: Tensor
+
+
+class OnnxModel:
+    """Runs a classifier as an ONNX graph on the CPU.
+
+    Args:
+        path: The graph, from token ids and masks [windows, tokens] to `logits`.
+        config: The configuration of the exported model.
+    """
+
+    def __init__(self, path: Path, config: Any):
+        runtime = import_runtime()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores may be shared
+        self.config, self.device = config, torch.device("cpu")
+        self._session = runtime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        self._names = [one.name for one in self._session.get_inputs()]
+
+    def __call__(self, *, attention_mask: Tensor | None = None, **inputs: Tensor) -> Output:
+        """Computes the logits of a batch with padding on the right; the logits of padding are 0.
+
+        Args:
+            attention_mask: [windows, tokens]; None without padding.
+            inputs: `input_ids` and perhaps `token_type_ids` [windows, tokens].
+        """
+        ids = inputs["input_ids"]
+        mask = torch.ones_like(ids) if attention_mask is None else attention_mask
+        columns = {name: tensor.numpy() for name, tensor in {**inputs, "attention_mask": mask}.items()}
+        rows = [
+            self._session.run(["logits"], {name: columns[name][row : row + 1, :length] for name in self._names})[0][0]
+            for row, length in enumerate(mask.sum(1).tolist())
+        ]
+        if rows[0].ndim == 1:  # a class for each window
+            return Output(torch.from_numpy(np.stack(rows)))
+        logits = np.zeros((*ids.shape, rows[0].shape[-1]), np.float32)
+        for row, found in enumerate(rows):
+            logits[row, : len(found)] = found
+        return Output(torch.from_numpy(logits))
+
+
+def import_runtime() -> Any:
+    """Imports onnxruntime, an optional package."""
+    with needs_package("precision=onnx"):
+        import onnxruntime
+    return onnxruntime
+
+
+def check_graph_is_enough(stored: Mapping[str, Any], folder: Path) -> None:
+    """Refuses a detector that reads hidden states, which the graph does not output."""
+    thresholds = stored.get("thresholds")
+    weights = thresholds.get(EVIDENCE) if isinstance(thresholds, dict) else None
+    if isinstance(weights, list) and len(weights) > len(COLUMNS) + 2:  # besides the log-odds and the bias
+        problem = "this critic uses the weakest tokens, which need hidden states that an ONNX graph lacks"
+        raise UserError(problem, place=str(folder), hint="use precision=auto, or train with model.evidence=words")
+    layout = stored.get("layout")
+    if isinstance(layout, dict) and layout.get("token_support"):
+        problem = "this tagger compares hidden states, which an ONNX graph lacks"
+        raise UserError(problem, place=str(folder), hint="use precision=auto")
+
+
+def load_graph(folder: Path, config: Any) -> OnnxModel:
+    """Loads the graph in a model's folder after checking its hash.
+
+    Raises:
+        UserError: There is no graph, it was not exported with these weights, or it is broken.
+    """
+    stored = read_stored(folder) or {}
+    check_graph_is_enough(stored, folder)
+    described = stored.get(ONNX)
+    if described is None:
+        hint = f"faithkit export checkpoint={folder} format=onnx   writes one"
+        raise UserError("precision=onnx, but this model has no ONNX graph", place=str(folder), hint=hint)
+    hint = "export it again with format=onnx"
+    if not isinstance(described, dict) or described.get("file") not in (GRAPH, QUANTISED):
+        raise UserError(
+            f"broken sidecar: {ONNX} is {shorten(described)}", place=str(folder / SIDECAR), hint=repair_hint(folder)
+        )
+    name = described["file"]
+    if not (folder / name).is_file():
+        raise UserError(f"{name} is missing", place=str(folder), hint=hint)
+    if hash_files(folder, [name])[name] != described.get("sha256"):
+        raise UserError(f"{name} is not the graph that was exported with these weights", place=str(folder), hint=hint)
+    import_runtime()
+    try:
+        return OnnxModel(folder / name, config)
+    except Exception as error:  # onnxruntime's errors have no common class
+        problem = f"onnxruntime cannot load {name}: {str(error)[:160]}"
+        raise UserError(problem, place=str(folder), hint="pip install -U onnxruntime, or export it again") from error
+
+
+def apply_precision(model: Any, precision: str, device: str, calibrate: Callable[[], object]) -> Any:
+    """Converts the model; `auto` is bf16 if the hardware supports it, int8 on other x86 CPUs.
+
+    Args:
+        calibrate: Runs the model on typical texts; int8 measures the ranges of activations on them.
+    """
+    check_precision(precision)
+    if precision == "auto":
+        precision = "bf16" if computes_in_bf16(device) else "int8" if can_quantise(device) else "32-true"
+    if precision == "bf16":
+        model = to_bf16(model)
+    if precision == "int8":
+        if not can_quantise(device):
+            raise UserError("int8 scoring is for x86 CPUs", hint="use bf16 on a GPU, else 32-true")
+        quantise(model, calibrate)
+        if computes_in_bf16(device):
+            to_bf16(model)
+    return model if precision == ONNX else accelerate(model)
+
+
+def check_precision(precision: str) -> None:
+    """Raises a UserError for an unknown precision."""
+    read_choice("precision", precision, DETECTOR_PRECISIONS)
+
+
+def calibration_pairs() -> tuple[list[str], list[str]]:
+    """Returns fixed pairs with knowledge of different lengths, for the calibration of int8."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", 384))
+    knowledge = [" ".join(e.knowledge for e in examples[i : i + 1 + i % 8]) for i in range(48)]
+    return knowledge, [example.response for example in examples[:48]]
+
+
+def calibration_requests() -> list[Request]:
+    """Returns fixed requests with knowledge of different lengths, for the calibration of int8."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", 192))
+    contexts = [" ".join(e.knowledge for e in examples[8 * i : 8 * i + 1 + i % 8]) for i in range(24)]
+    return [Request(text, question_text(e), e.response) for text, e in zip(contexts, examples[::8], strict=True)]
+
+
+def to_inputs(batch: Mapping[str, NDArray[Any]], model: Any, *, can_pack: bool = False) -> dict[str, Any]:
+    """Makes the inputs of a model from a padded batch; without a mask, where nothing is padded, attention is faster.
+
+    Args:
+        can_pack: Packs the rows on a GPU if the model takes them: for logits of sequences, not for states of tokens.
+    """
+    inputs = {name: torch.from_numpy(array) for name, array in batch.items()}
+    if can_pack and model.device.type == "cuda" and "packing" in (packed := pack_inputs(model, inputs)):
+        return packed
+    if bool(batch["attention_mask"].all()):
+        del inputs["attention_mask"]
+    return {name: side.to(model.device) for name, side in inputs.items()}
+
+
+def pad_inputs(rows: Sequence[Sequence[int]], pad_id: int, model: Any) -> dict[str, Any]:
+    """Pads rows of token ids at the right, and makes the inputs of a model from them."""
+    return to_inputs(padded_inputs(Ragged.from_lists(rows), pad_id), model)
+
+
+class LoadedCheckpoint(NamedTuple):
+    """A model in fp32 or its ONNX graph, with tokenizer, device, settings (None without faithkit.json), languages."""
+
+    model: Any
+    tokenizer: Any
+    device: str
+    settings: Any
+    languages: tuple[str, ...]
+
+
+def load_checkpoint(
+    path: str, auto: str, kind: str, build: Callable[[Sidecar], Any], device: str | None, *, onnx: bool = False
+) -> LoadedCheckpoint:
+    """Loads a model from a path; no code in it is executed.
+
+    Args:
+        auto: The name of transformers' Auto class.
+        kind: The kind that faithkit.json must have.
+        build: Makes settings from faithkit.json.
+        device: None takes a GPU if there is one.
+        onnx: Loads the exported ONNX graph, on the CPU, instead of the weights.
+    """
+    if onnx and device not in (None, "cpu"):
+        raise UserError(f"precision=onnx runs on the CPU, and device is {device!r}", hint="leave device out")
+    import_transformers()
+    import torch
+    import transformers
+
+    folder = fetch_folder(path, with_graph=onnx)
+    settings = read_settings(folder, kind, build) if folder else None
+    if settings:
+        languages = trained_languages(settings.origin)
+    else:
+        languages = (card_languages(folder) if folder else None) or (ENGLISH,)
+    with loading(str(folder or path)) as source:
+        config = load_config(transformers.AutoConfig, source)
+        if settings is None:  # weights of others need the required head
+            head = auto.removeprefix("AutoModel")
+            names = config.architectures or [head]
+            if not any(name.endswith(head) for name in names):
+                what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[head]
+                problem = f"a {what} classifier is needed, and these are the weights of {', '.join(names)}"
+                raise UserError(problem, place=source, hint=f"give a trained {kind}, or train one from these weights")
+        tokenizer = load_tokenizer(source)
+        PairTemplate.of(tokenizer)  # fails for a tokenizer that makes no pairs
+        if onnx:
+            return LoadedCheckpoint(load_graph(Path(source), config), tokenizer, "cpu", settings, languages)
+        model = load_model(getattr(transformers, auto), source, config=config)
+        check_vocabulary(model, tokenizer, source)
+    if folder and settings:
+        labels, longest = tuple(model.config.id2label.values()), longest_sequence(model)
+        problem = ""
+        if labels != settings.labels:
+            problem = f"labels are {shorten(settings.labels)}, and config.json's are {shorten(labels)}"
+        if longest is not None and settings.max_length > longest:
+            problem = f"layout.max_length is {settings.max_length}, but this encoder reads at most {longest} tokens"
+        if problem:
+            raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=repair_hint(folder))
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return LoadedCheckpoint(model.eval().to(device), tokenizer, device, settings, languages)

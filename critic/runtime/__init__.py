@@ -1,1 +1,0 @@
-"""Precisions and ONNX: how a trained detector runs."""
