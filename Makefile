@@ -110,7 +110,7 @@ test-gpu: $(VENV)/.installed-dev ## the tests that need a CUDA GPU
 
 bench-gpu: $(VENV)/.installed ## on a CUDA GPU: training, scoring, and the tagger beside LettuceDetect (speed/peers/README.md)
 	$(PY) -m speed.gpu_speed $(BENCH)
-	$(PY) -m speed.tagger_speed --device cuda --layers 22 --hidden-size 768 $(BENCH)
+	$(PY) -m speed.tagger_speed --parts train --device cuda --layers 22 --hidden-size 768 $(BENCH)
 
 gpu-check: $(VENV)/.installed ## some steps of every paper recipe on one GPU, ten minutes: throughput and memory
 	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[lora]'
