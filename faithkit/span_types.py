@@ -1,6 +1,6 @@
 """The types of marked spans, on two axes: the relation to the context, and the element that is wrong.
 
-Datasets and detectors label spans in their own words; faithkit/span_types.toml says what each label means here.
+Datasets and detectors name spans in different ways; faithkit/span_types.toml gives the type of each of their labels.
 
 >>> span_type("ragtruth", "subtle_baseless")
 {'relation': 'unsupported_addition', 'element': 'claim'}

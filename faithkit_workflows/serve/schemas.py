@@ -343,7 +343,7 @@ class MarkedSpan(BaseModel):
     start: int
     end: int
     text: str
-    type: str = Field(description="The label in the model's own words.")
+    type: str = Field(description="The label that the model gives.")
     relation: Relation | None = Field(description="To the context; null where the model does not say it.")
     element: Element | None = Field(description="What is wrong; null where the model does not say it.")
     probability: float | None
