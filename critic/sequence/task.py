@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from critic.logistic import linear
 from critic.sequence.evidence import WEIGHT_NAMES, fit_evidence
 from critic.sequence.module import CriticModule
+from critic.sequence.options import CriticOptions
 from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, compute_features, default_batch_tokens
-from critic.sequence.settings import CriticOptions, Settings
+from critic.sequence.settings import Settings
 from critic.weights import check_length, find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from critic.encoder_module import check_labels
-from critic.sequence.settings import CriticOptions
-from critic.tagger.settings import TaggerOptions
+from critic.sequence.options import CriticOptions
+from critic.tagger.options import TaggerOptions
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.training.training_options import OptimizerOptions, read_options
