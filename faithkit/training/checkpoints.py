@@ -46,7 +46,7 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
     """
     if not path.is_dir():
         return read_file(path, map_location=map_location, mmap=mmap)
-    from faithkit.training.checkpoint_io import read_sharded
+    from faithkit.training.sharded_checkpoints import read_sharded
 
     return read_sharded(path, map_location=map_location)
 

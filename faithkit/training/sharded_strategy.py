@@ -16,8 +16,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from faithkit.fast import Packing, is_packed
-from faithkit.training.checkpoint_io import read_into, write_sharded
 from faithkit.training.checkpoints import read_checkpoint
+from faithkit.training.sharded_checkpoints import read_into, write_sharded
 
 
 class ShardedStrategy(ModelParallelStrategy):

@@ -50,7 +50,7 @@ def write_step(root: Path, step: int) -> None:
 
 
 def write_sharded_step(root: Path, step: int) -> None:
-    from faithkit.training.checkpoint_io import write_sharded
+    from faithkit.training.sharded_checkpoints import write_sharded
 
     with alone():
         run = RunFolder(root)

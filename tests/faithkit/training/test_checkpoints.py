@@ -19,17 +19,9 @@ from torch.utils._pytree import tree_map_only
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import (
-    INDEX,
-    LAYOUT,
-    LINE_LENGTH,
-    DamagedCheckpoint,
-    keep_previous,
-    read_into,
-    write_checkpoint,
-    write_sharded,
-)
+from faithkit.training.checkpoint_io import LINE_LENGTH, DamagedCheckpoint, keep_previous, write_checkpoint
 from faithkit.training.checkpoints import best_weights, check_fits, drop_checkpoints, find_resume_point, read_checkpoint
+from faithkit.training.sharded_checkpoints import INDEX, LAYOUT, read_into, write_sharded
 from faithkit.training.trainer import DurableCheckpoints
 from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same
 from tests.process_groups import alone, in_processes
