@@ -27,6 +27,8 @@ from urllib.parse import unquote, urlsplit
 
 from faithkit.errors import UserError
 
+log = logging.getLogger("faithkit")
+
 PAPERS = "faithkit_papers"
 # The extra of pyproject.toml that brings a package; "" for a plain install, which has more than scoring needs.
 # faithkit_papers is part of faithkit that the rest does without.
@@ -232,7 +234,6 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-log = logging.getLogger("faithkit")
 DATASETS, DETECTORS, METRICS = (f"faithkit.{name}" for name in ("datasets", "detectors", "metrics"))  # the groups
 OBJECT = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")  # module:Class
 

@@ -183,7 +183,7 @@ def compare(kind: str, num_batches: int, num_rounds: int) -> list[list[str]]:
     if kind == CAUSAL:  # what DataCollatorWithFlattening makes: one row, whose positions begin again with each text
         rows = [{**batch, **{name: batch[name].reshape(1, -1) for name in FLAT}} for batch in batches["ours"]]
         counts["padding-free collator"] = counts["ours"]
-        sides["padding-free collator, fp32"] = partial(train_batches, plain, rows, torch.float32, flat_loss)
+        sides["padding-free collator, fp32"] = partial(train_batches, plain, rows, torch.float32, partial(padded_loss, names=FLAT))
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
         dtype = torch.float32 if precision == "32-true" else torch.bfloat16
         sides[f"ours, {precision}"] = partial(train_unpadded, model, batches["ours"], dtype)
@@ -198,13 +198,8 @@ def train_unpadded(model: Any, batches: list[Batch], dtype: torch.dtype) -> floa
     return train_batches(model, batches, dtype, loss)
 
 
-def flat_loss(model: Any, batch: Batch) -> Tensor:
-    """Computes the loss of texts in one row without a mask: transformers divides them by their positions."""
-    return padded_loss(model, batch, FLAT)
-
-
 def padded_loss(model: Any, batch: Batch, names: Sequence[str] = tuple(set(INPUTS) - {"position_ids"})) -> Tensor:
-    """Computes the loss as transformers does, from the logits of every token."""
+    """Computes the loss as transformers does, from the logits of every token; `names` are the model's inputs."""
     inputs = {name: batch[name] for name in names if name in batch}
     logits = model(**inputs, use_cache=False).logits.flatten(0, 1)
     labels = torch.full((len(logits),), IGNORED).index_copy(0, batch["target_at"], batch["target"].long())

@@ -20,9 +20,8 @@ from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.span_types import span_type
+from faithkit.span_types import RELATIONS, span_type
 
-CATEGORIES = ("contradiction", "unsupported_addition", "fabricated_reference")
 SUBCATEGORIES = (
     *("numerical", "temporal", "entity", "relational", "value", "claim", "elaboration", "subjective", "behavior"),
     *("section", "identifier", "attribute"),
@@ -30,6 +29,7 @@ SUBCATEGORIES = (
 CODE_AGENT, README, RAGTRUTH = "code-agent", "readme", "ragtruth"
 CODE_SETS = (CODE_AGENT, "tool-output", README, "wikipedia", "acl")
 PROSE_SETS = ("psiloqa", RAGTRUTH)
+LABEL_SET = "lettucedetect"  # of faithkit.span_types
 PREFIX = "lettucedetect-"  # of some names in the files
 LAYOUT = {"LettuceDetect": ("prompt", "answer", "labels", "task_type", "dataset", "language", "metadata")}
 INSTANCE = re.compile(r"(.+)-[^-]+")  # OWNER__REPOSITORY-NUMBER
@@ -70,12 +70,11 @@ class LettuceDetectCode(Source):
         if not knowledge.strip():  # the prompt has the question, too
             report.count("rows without a context, whose prompt is the knowledge")
             knowledge, history = row.text("prompt"), ()
-        marked = read_spans(row, "labels", answer, "category", {name: name for name in CATEGORIES})
+        marked = read_spans(row, "labels", answer, "category", {name: name for name in RELATIONS})
         spans = []
         for span, item in marked:
-            element = item.text("subcategory", empty_ok=True)
-            label = f"{span.label}/{element}" if element else span.label
-            spans.append(replace(span, label=label, **span_type("lettucedetect", label)))
+            label = label_of(span.label, item.text("subcategory", empty_ok=True))
+            spans.append(replace(span, label=label, **span_type(LABEL_SET, label)))
         labels = [item.text("label", empty_ok=True) for _, item in marked]
         yield Example(
             id=row.default_id,
@@ -105,6 +104,11 @@ class LettuceDetectProse(LettuceDetectCode):
     embedded_layout: ClassVar[str | None] = "lettucedetect_prose"
     address: ClassVar[str] = "https://huggingface.co/datasets/KRLabsOrg/lettucedetect-prose-hallucination"
     option_names: ClassVar[Mapping[str, Sequence[str]]] = {"sets": PROSE_SETS}
+
+
+def label_of(category: str, subcategory: str) -> str:
+    """Writes the label of a span: its category, which is its relation, and the subcategory if there is one."""
+    return f"{category}/{subcategory}" if subcategory else category
 
 
 def _read_group(row: Row, found: str) -> str:

@@ -58,12 +58,13 @@ def conversation_report(
         conversations.setdefault(key, []).append(place)
     if any(len({numbers[place] for place in places}) < len(places) for places in conversations.values()):
         return Report(metrics=metrics, headline=tuple(tables), notes=(REPEATED,))
+    groups = [one.group for one in examples]
     ordered = [sorted(places, key=numbers.__getitem__) for places in conversations.values()]
-    whole = _join_turns(outcomes, ordered, [one.group for one in examples])
+    whole = _join_turns(outcomes, ordered, groups)
     every = replace(whole, called=np.ones_like(whole.called), scores=np.full(len(ordered), np.nan))
     found, baseline = (classification_metrics(one, num_resamples=num_resamples).metrics for one in (whole, every))
     metrics |= {f"conversation/{name}": one for name, one in found.items()}
-    metrics |= (first := _first_turns(outcomes, ordered, [one.group for one in examples], num_resamples))
+    metrics |= (first := _first_turns(outcomes, ordered, groups, num_resamples))
     lines = [f"n = {len(ordered):,}; any hallucinated turn decides: no label of a whole conversation is read"]
     if first:
         shares = ", ".join(f"{100 * first[f'first_turn/{name}'].value:.1f}% {name}" for name in PLACES)

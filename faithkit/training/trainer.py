@@ -31,6 +31,8 @@ from faithkit.training.checkpoint_io import keep_previous, write_checkpoint
 from faithkit.training.checkpoints import check_fits, read_checkpoint
 from faithkit.training.training_options import TIMEOUT_SECONDS
 
+log = logging.getLogger("faithkit")
+
 
 class DurableCheckpoints(CheckpointIO):
     """Writes and reads Lightning's checkpoints under every strategy."""
@@ -204,9 +206,6 @@ class FiniteLoss(pl.Callback):
         if loss is not None and not bool(torch.isfinite(loss)):
             hint = "lower optimizer.lr, or set trainer.precision=32-true; the last checkpoint is valid"
             raise UserError(f"the loss became {float(loss)} at step {trainer.global_step}", hint=hint)
-
-
-log = logging.getLogger("faithkit")
 
 
 class ProgressBar(TQDMProgressBar):

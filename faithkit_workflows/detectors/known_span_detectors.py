@@ -16,7 +16,7 @@ from string import Template
 from typing import Any, ClassVar
 
 from critic.tagger.predictor import Tagger
-from data_modules.datasets.lettucedetect import CATEGORIES, SUBCATEGORIES
+from data_modules.datasets.lettucedetect import LABEL_SET, SUBCATEGORIES, label_of
 from data_modules.encoding.encoder import question_text
 from faithkit import arguments
 from faithkit.errors import UserError
@@ -24,7 +24,7 @@ from faithkit.inference.prompts import FIELD
 from faithkit.inference.text import SYSTEM, USER, Decoding, Form, Message, TextEngine
 from faithkit.published.known_detectors import PassageTagger, SpanLister
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span, split_passages
-from faithkit.span_types import span_type
+from faithkit.span_types import RELATIONS, span_type
 from faithkit.weights.resolve import hub_file, hub_in_reach
 from judge.questions import weigh_or_write
 from judge.reply import without_thoughts
@@ -36,7 +36,7 @@ QUOTED_SYSTEM = re.compile(r'^SYSTEM = """(.+?)"""', re.DOTALL | re.MULTILINE)  
 SPANS, TEXT, CATEGORY, SUBCATEGORY = "hallucinated_spans", "text", "category", "subcategory"
 FIELDS_OF_SPAN = {
     TEXT: {"type": "string"},
-    CATEGORY: {"enum": [*CATEGORIES]},
+    CATEGORY: {"enum": [*RELATIONS]},
     SUBCATEGORY: {"enum": [*SUBCATEGORIES, "unspecified"]},
 }
 ITEMS = {"type": "object", "properties": FIELDS_OF_SPAN, "required": [*FIELDS_OF_SPAN], "additionalProperties": False}
@@ -214,11 +214,8 @@ def read_span_list(reply: str) -> list[tuple[str, str]] | None:
         return None
     found = []
     for item in items:
-        label, element = item.get(CATEGORY), item.get(SUBCATEGORY)
-        if label not in CATEGORIES:
-            label = UNTYPED
-        elif element in SUBCATEGORIES:
-            label = f"{label}/{element}"
+        category, element = item.get(CATEGORY), item.get(SUBCATEGORY)
+        label = label_of(category, element if element in SUBCATEGORIES else "") if category in RELATIONS else UNTYPED
         found.append((item[TEXT], label))
     return found
 
@@ -247,5 +244,5 @@ def locate_in_order(items: Sequence[tuple[str, str]], response: str) -> tuple[tu
             num_missed += 1
             continue
         end = begin + len(text)
-        spans.append(Span(start=begin, end=end, label=label, text=text, **span_type("lettucedetect", label)))
+        spans.append(Span(start=begin, end=end, label=label, text=text, **span_type(LABEL_SET, label)))
     return tuple(sorted(spans, key=lambda span: span.start)), num_missed
