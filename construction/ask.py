@@ -34,6 +34,33 @@ from faithkit.languages import ENGLISH, identify_language
 from faithkit.words import unicode_words
 
 Build = Callable[[EngineOptions], TextEngine]
+EMPTY, REFUSAL, ECHO = "empty", "refusal", "repeats the prompt"
+LANGUAGE, TOO_LONG, CUT = "other language", "over the limit", "cut off"
+ECHO_WORDS = 8  # too many for a coincidence
+_DECLINES = (
+    r"(?:answer|provide|help|assist|comply|fulfil\w*|respond|generate|continue|discuss|create|write|give|determine|"
+    r"complete|offer|do that|do this)"
+)
+_REFUSAL = re.compile(
+    r"\bas an? (?:ai|artificial intelligence|language model|large language model)\b"
+    rf"|\b(?:i|we) (?:can ?not|can't|could not|couldn't|will not|won't|must decline to) {_DECLINES}\b"
+    rf"|\b(?:i|we)(?: am|'m| are|'re) (?:not able|unable|not allowed) to {_DECLINES}\b"
+    r"|^\W*(?:unable to answer|no answer (?:is )?(?:possible|available)|not enough information)\b"
+    r"|\b(?:do(?:es)? not|don't|doesn't) (?:contain|have|include|provide) (?:the |any |enough |sufficient )?"
+    r"(?:necessary |relevant )?information\b",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(r"^.{0,300}?(?:[.!?\n]|$)", re.DOTALL)
+# Begins a turn: a speaker's mark with a colon anywhere, or without one at the beginning of a line.
+_MARK = re.compile(
+    "|".join(rf"{re.escape(mark)}\s*:|^[ \t]*{re.escape(mark)}" for mark in SPEAKER_MARKS.values()),
+    re.IGNORECASE | re.MULTILINE,
+)
+MAX_MORE_WORDS = 6  # than the reference has (HalluDial, Tables 13 and 14)
+TOO_MANY_WORDS, NO_EXPLANATION, SAME = "over six words more", "no explanation", "the reference itself"
+_REPLY = re.compile(r"^[\s#*]*hallucinated (?:reply|response)[#*]*\s*:[\s*]*", re.IGNORECASE)
+_EXPLANATION = re.compile(r"(?:^|\n)[\s#*]*(?:hallucination )?explanation[#*]*\s*:[\s*]*", re.IGNORECASE)
+_NEXT = re.compile(r"\n[\s#*]*(?:example \d|knowledge\s*:|conversation\s*:|reference reply\s*:)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,31 +198,6 @@ class EnginePool:
         return CachedEngine(engine.engine, engine.path, commit_every=engine.commit_every)  # counts from 0
 
 
-EMPTY, REFUSAL, ECHO = "empty", "refusal", "repeats the prompt"
-LANGUAGE, TOO_LONG, CUT = "other language", "over the limit", "cut off"
-ECHO_WORDS = 8  # too many for a coincidence
-
-_DECLINES = (
-    r"(?:answer|provide|help|assist|comply|fulfil\w*|respond|generate|continue|discuss|create|write|give|determine|"
-    r"complete|offer|do that|do this)"
-)
-_REFUSAL = re.compile(
-    r"\bas an? (?:ai|artificial intelligence|language model|large language model)\b"
-    rf"|\b(?:i|we) (?:can ?not|can't|could not|couldn't|will not|won't|must decline to) {_DECLINES}\b"
-    rf"|\b(?:i|we)(?: am|'m| are|'re) (?:not able|unable|not allowed) to {_DECLINES}\b"
-    r"|^\W*(?:unable to answer|no answer (?:is )?(?:possible|available)|not enough information)\b"
-    r"|\b(?:do(?:es)? not|don't|doesn't) (?:contain|have|include|provide) (?:the |any |enough |sufficient )?"
-    r"(?:necessary |relevant )?information\b",
-    re.IGNORECASE,
-)
-_FIRST = re.compile(r"^.{0,300}?(?:[.!?\n]|$)", re.DOTALL)
-# Begins a turn: a speaker's mark with a colon anywhere, or without one at the beginning of a line.
-_MARK = re.compile(
-    "|".join(rf"{re.escape(mark)}\s*:|^[ \t]*{re.escape(mark)}" for mark in SPEAKER_MARKS.values()),
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
 def cut_turns(text: str) -> tuple[str, bool]:
     """Cuts a reply before the first further turn that the model wrote.
 
@@ -252,13 +254,6 @@ def is_refusal(text: str) -> bool:
 
 def _runs_of(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[place : place + ECHO_WORDS]) for place in range(len(words) - ECHO_WORDS + 1)}
-
-
-MAX_MORE_WORDS = 6  # than the reference has (HalluDial, Tables 13 and 14)
-TOO_MANY_WORDS, NO_EXPLANATION, SAME = "over six words more", "no explanation", "the reference itself"
-_REPLY = re.compile(r"^[\s#*]*hallucinated (?:reply|response)[#*]*\s*:[\s*]*", re.IGNORECASE)
-_EXPLANATION = re.compile(r"(?:^|\n)[\s#*]*(?:hallucination )?explanation[#*]*\s*:[\s*]*", re.IGNORECASE)
-_NEXT = re.compile(r"\n[\s#*]*(?:example \d|knowledge\s*:|conversation\s*:|reference reply\s*:)", re.IGNORECASE)
 
 
 def read_induced(text: str, reference: str) -> tuple[str, str, str | None]:

@@ -27,6 +27,15 @@ from faithkit.settings.config_files import RANDOM
 from faithkit.statistics.prediction_powered import Wave, read_waves
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with
+LABEL, PROBABILITY = "label", "probability"
+VERDICT = (LABEL, PROBABILITY, "spans")
+_ADDED = re.compile(r"faithkit_(.+?)(?:_([2-9]|[1-9]\d+))?")
+LABELS = {
+    **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
+    **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
+}
+WAVES, INCLUSION = "waves", "inclusion_probability"  # columns of label_next.csv
+MAX_NAMES = 12  # columns in a hint
 
 
 def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> int:
@@ -99,17 +108,6 @@ def _line(cells: Iterable[str]) -> str:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue()
-
-
-LABEL, PROBABILITY = "label", "probability"
-VERDICT = (LABEL, PROBABILITY, "spans")
-_ADDED = re.compile(r"faithkit_(.+?)(?:_([2-9]|[1-9]\d+))?")
-LABELS = {
-    **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
-    **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
-}
-WAVES, INCLUSION = "waves", "inclusion_probability"  # columns of label_next.csv
-MAX_NAMES = 12  # columns in a hint
 
 
 def added_names(columns: Collection[str], names: Sequence[str]) -> dict[str, str]:

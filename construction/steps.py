@@ -28,6 +28,10 @@ TRIES = "tries"  # of a row that is made again: the number of earlier attempts
 NO_VERDICT = "no verdict"
 AT = "@"  # precedes a branch's name in the keys of rows that several branches give
 CHUNK_SIZE = 1024
+MAX_TEXTS = 50_000
+MAX_PAIRS = 20  # in a report
+RUN_LENGTH = 3  # words
+TRAIN, PAIRS = "train", "pairs"
 
 
 class RowFailed(Exception):
@@ -198,12 +202,6 @@ def _finished(row: Row, step: str, before: Row) -> Row:
     if is_failed(row):
         return {**row, FAILURE: {"step": step, **row[FAILURE], TRIES: before.get(TRIES, 0) + 1}}
     return {name: value for name, value in row.items() if name != TRIES}
-
-
-MAX_TEXTS = 50_000
-MAX_PAIRS = 20  # in a report
-RUN_LENGTH = 3  # words
-TRAIN, PAIRS = "train", "pairs"
 
 
 @dataclass(frozen=True, slots=True)

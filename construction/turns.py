@@ -62,6 +62,7 @@ _GOODBYE = re.compile(
     r"that(?:'s| is) (?:all|everything)|nothing else|no(?:thing)? more questions)\b",
     re.IGNORECASE,
 )
+log = logging.getLogger("faithkit")
 
 
 def side_of(place: int) -> str:
@@ -216,9 +217,6 @@ class AskTurn(Ask):
                 yield row
         if due:
             yield from super().run(due)
-
-
-log = logging.getLogger("faithkit")
 
 
 class DialogueTurns:

@@ -22,6 +22,8 @@ from faithkit.records import Example
 from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit.targets import DATASETS
 
+log = logging.getLogger("faithkit")
+
 
 class _Sources(Mapping[str, type[Source]]):
     """The classes of our datasets by their names; each is imported when it is asked for."""
@@ -85,8 +87,6 @@ def _checked(place: str, load: Callable[[], object]) -> type[Source]:
 
 if TYPE_CHECKING:  # Lightning takes seconds, and who reads examples alone needs none
     from data_modules.data_module import DataModule
-
-log = logging.getLogger("faithkit")
 
 
 def build_source(

@@ -18,6 +18,10 @@ from faithkit.settings.types import ARGMAX, Hint, Range, parse_target_precision
 NUM_BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 Floats = NDArray[np.float64]
+IS_HALLUCINATED = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
+ABOVE_ALL_SCORES = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
+MARGIN = 1e-5  # of log-odds, above their rounding in fp32
+ResponseThreshold = Annotated[float, Range(ge=0, le=ABOVE_ALL_SCORES), Hint("use a number from 0 to 1")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,12 +233,6 @@ def _checked(values: ArrayLike, gold: ArrayLike) -> tuple[Floats, NDArray[np.int
     if not np.isfinite(numbers).all() or not np.isin(labels, (0, 1)).all():
         raise ValueError("values must be finite and labels 0 or 1")
     return numbers, labels
-
-
-IS_HALLUCINATED = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
-ABOVE_ALL_SCORES = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
-MARGIN = 1e-5  # of log-odds, above their rounding in fp32
-ResponseThreshold = Annotated[float, Range(ge=0, le=ABOVE_ALL_SCORES), Hint("use a number from 0 to 1")]
 
 
 @options()

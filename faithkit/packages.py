@@ -100,6 +100,8 @@ TOOLS = {
     "ragas": 'ragas "langchain-community<0.4"',  # ragas 0.4.3 imports a module that later ones do not have
     "trl": "trl",
 }
+DATASETS, DETECTORS, METRICS = (f"faithkit.{name}" for name in ("datasets", "detectors", "metrics"))  # the groups
+OBJECT = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")  # module:Class
 
 
 def install_hint(*packages: str) -> str:
@@ -232,10 +234,6 @@ def _git(*arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-DATASETS, DETECTORS, METRICS = (f"faithkit.{name}" for name in ("datasets", "detectors", "metrics"))  # the groups
-OBJECT = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")  # module:Class
 
 
 @cache

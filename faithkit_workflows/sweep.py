@@ -38,6 +38,7 @@ LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop
 QUIET = "callbacks.progress_bar=false"  # the output of a job is a file
 GPUS = "CUDA_VISIBLE_DEVICES"
 log = logging.getLogger("faithkit")
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
@@ -362,9 +363,6 @@ def find_failure(output: Path, code: int) -> str:
         lines = []
     errors = [line for line in lines if re.match(r"error: |\w*(Error|Exception)\b", line)]
     return errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
-
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_script_apart(script: str, arguments: Sequence[str], output: IO[Any] | None = None) -> int:

@@ -38,6 +38,13 @@ from judge.reply import read_verdict
 
 QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
 NUMBERING = "0123456789.-*) \t"  # before a question in a list
+START = "\0"  # before the first word of a text, where n-grams begin
+SUPPORTED = {HALLUCINATED: 0.0, FAITHFUL: 1.0}  # a yes is read as the one label, a no as the other
+UNREAD = 0.5
+Samples = Callable[[Sequence[Example]], list[list[str]]]  # gives the samples of each example; none if there are none
+MODEL = "model"  # in an example's `meta`: who wrote its response
+COMPARED_TOGETHER = 64  # responses that are compared together
+NO_SAMPLES = "there are no samples to compare with"
 
 
 class Examiner:
@@ -100,11 +107,6 @@ class Examiner:
                 yield replace(prediction, text=prediction.text or exchange)
 
 
-START = "\0"  # before the first word of a text, where n-grams begin
-SUPPORTED = {HALLUCINATED: 0.0, FAITHFUL: 1.0}  # a yes is read as the one label, a no as the other
-UNREAD = 0.5
-
-
 class Checked(NamedTuple):
     """The sentences of a response, and the samples that they are compared with."""
 
@@ -118,7 +120,6 @@ class Checked(NamedTuple):
 
 
 Measure = Callable[[Sequence[Checked]], list[list[float]]]  # scores each sentence of each response
-Samples = Callable[[Sequence[Example]], list[list[str]]]  # gives the samples of each example; none if there are none
 
 
 class Similarity(Protocol):
@@ -197,9 +198,6 @@ def split_sentences(text: str) -> list[str]:
     return [text[begin:end] for begin, end in sentence_places(text)]
 
 
-MODEL = "model"  # in an example's `meta`: who wrote its response
-
-
 def draw_samples(
     examples: Sequence[Example],
     engine: TextEngine,
@@ -261,10 +259,6 @@ def other_responses(given: Iterable[Example]) -> Samples:
         ]
 
     return draw
-
-
-COMPARED_TOGETHER = 64  # responses that are compared together
-NO_SAMPLES = "there are no samples to compare with"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from judge.prompt import Prompts, PromptTemplate, build_prompts
 from judge.questions import Answered, weigh_or_write
 
 PROMPT = ("text", "system", "name")  # stored fields of a template, without few-shot examples
+DEFAULT, UNCALIBRATED = AskOptions(), ScoreCalibration()
 
 
 @options("layout")
@@ -93,9 +94,6 @@ def stored_judge(path: str) -> tuple[str, Settings | None]:
     folder = fetch_folder(path)
     settings = read_settings(folder, JUDGE, Settings.from_sidecar) if folder else None
     return str(folder or path), settings
-
-
-DEFAULT, UNCALIBRATED = AskOptions(), ScoreCalibration()
 
 
 class Judge:

@@ -33,6 +33,9 @@ SETS = tuple(label_sets())
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
 MAX_EXAMPLES = 64  # in a prompt
+BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
+DRAWN, REPHRASED, OTHERS = ("engine", "rephrased", "others")
+MEAN, MAX = ("mean", "max")
 
 
 @options()
@@ -178,11 +181,6 @@ class JudgeOptions:
         Annotated[str, OneOf((ALL_LINEAR,))] | Texts,
         Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
     ] = ALL_LINEAR
-
-
-BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
-DRAWN, REPHRASED, OTHERS = ("engine", "rephrased", "others")
-MEAN, MAX = ("mean", "max")
 
 
 @options("selfcheck")

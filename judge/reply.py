@@ -72,6 +72,14 @@ LIST_KEYS = (LIST_KEY, "hallucination list", "hallucination_list", "spans")
 VERDICT_KEYS = ("hallucinated", "hallucination", "verdict", "answer", "judgement", "judgment")
 MIN_SIMILARITY = 0.8  # fraction of the words of both that must match
 MAX_WORDS = 400  # of a part in fuzzy matching
+LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # beginnings of a list with parts and of an empty list
+SPANS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {LIST_KEY: {"type": "array", "items": {"type": "string"}}},
+    "required": [LIST_KEY],
+    "additionalProperties": False,
+}
+NO_HEADER = PromptHeader()
 
 
 def without_thoughts(text: str) -> str:
@@ -276,15 +284,6 @@ def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[in
     return place
 
 
-LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # beginnings of a list with parts and of an empty list
-SPANS_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {LIST_KEY: {"type": "array", "items": {"type": "string"}}},
-    "required": [LIST_KEY],
-    "additionalProperties": False,
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
     """What a judge's reply says.
@@ -402,9 +401,6 @@ def declared_asking(ask: str, header: PromptHeader) -> Asking:
     keys |= dict.fromkeys(header.spans or (), SPANS_SCHEMA["properties"][LIST_KEY])
     form = Form(schema={**SPANS_SCHEMA, "properties": keys, "required": list(keys)}) if header.reply == JSON else None
     return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=form)
-
-
-NO_HEADER = PromptHeader()
 
 
 def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) -> str:

@@ -62,6 +62,15 @@ RECIPES: dict[str, tuple[str, Any, dict[str, Any], int]] = {
     "judge, Llama-2-7B": ("model=judge", t.LlamaForCausalLM, LLAMA, 8),
     "judge, Llama-2-13B with LoRA": ("model=judge_lora", t.LlamaForCausalLM, LARGER, 8),
 }
+LENGTH, LR, PRECISION = {"critic": 512, "judge": 1280}, 1e-5, "bf16-mixed"
+BATCH_SIZE = {"critic": 256, "judge": 32}  # examples of a step
+BYTES = 16 / 0.45  # that a trained weight takes with its moments, which may fill this share of the GPU's memory
+AIMS = {  # shares of the matrix rate
+    "critic, RoBERTa-large: training": 0.5,
+    "critic, RoBERTa-large: scoring": 0.6,
+    "judge, Llama-2-7B: training": 0.45,
+}
+HEADER = ["work", "layers", "rows/s", "tokens/s", "TFLOP/s", "share of the matrix rate", "aim", "peak GiB"]
 
 
 class GpuParser(BenchmarkParser):
@@ -147,17 +156,6 @@ def measure_matrix_rate(device: str, size: int) -> float:
     multiply(1)  # the first one chooses the kernel
     count = max(1, int(0.2 / max(multiply(1), 1e-6)))  # of a run of 0.2 seconds
     return 2 * size**3 * count / min(multiply(count) for _ in range(5))
-
-
-LENGTH, LR, PRECISION = {"critic": 512, "judge": 1280}, 1e-5, "bf16-mixed"
-BATCH_SIZE = {"critic": 256, "judge": 32}  # examples of a step
-BYTES = 16 / 0.45  # that a trained weight takes with its moments, which may fill this share of the GPU's memory
-AIMS = {  # shares of the matrix rate
-    "critic, RoBERTa-large: training": 0.5,
-    "critic, RoBERTa-large: scoring": 0.6,
-    "judge, Llama-2-7B: training": 0.45,
-}
-HEADER = ["work", "layers", "rows/s", "tokens/s", "TFLOP/s", "share of the matrix rate", "aim", "peak GiB"]
 
 
 def main() -> None:

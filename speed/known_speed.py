@@ -37,6 +37,9 @@ SPECIAL = {
     "eurobert": ("<|begin_of_text|>", "<|end_of_text|>", "<|end_of_text|>", "<|unknown|>"),  # it pads with its end
 }
 SIZE: dict[str, Any] = {"num_hidden_layers": 4, "num_attention_heads": 4, "initializer_range": 0.1}
+PYTHON, CODE = "FAITHKIT_ORIGINALS_PYTHON", "FAITHKIT_ORIGINALS_CODE"
+SCRIPT = Path(__file__).parent / "peers" / "known_worker.py"
+ROWS = ROOT / "data_modules" / "everyday_answers" / "fitting.jsonl"
 
 
 def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length: int) -> Any:
@@ -202,11 +205,6 @@ def _write_tensors(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
     from safetensors.torch import save_file
 
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-PYTHON, CODE = "FAITHKIT_ORIGINALS_PYTHON", "FAITHKIT_ORIGINALS_CODE"
-SCRIPT = Path(__file__).parent / "peers" / "known_worker.py"
-ROWS = ROOT / "data_modules" / "everyday_answers" / "fitting.jsonl"
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "research" / "speed.md"
 Side = Callable[[], object]  # does the work; may return its CPU-seconds (a float) if only a part of the work counts
+OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # none of our packages
 
 
 class BenchmarkParser(argparse.ArgumentParser):
@@ -208,9 +209,6 @@ def replace_section(text: str, title: str, section: str) -> str:
     else:
         parts.append(section)
     return "\n".join(part.strip() + "\n" for part in parts)
-
-
-OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # none of our packages
 
 
 @contextmanager

@@ -183,7 +183,9 @@ def compare(kind: str, num_batches: int, num_rounds: int) -> list[list[str]]:
     if kind == CAUSAL:  # what DataCollatorWithFlattening makes: one row, whose positions begin again with each text
         rows = [{**batch, **{name: batch[name].reshape(1, -1) for name in FLAT}} for batch in batches["ours"]]
         counts["padding-free collator"] = counts["ours"]
-        sides["padding-free collator, fp32"] = partial(train_batches, plain, rows, torch.float32, partial(padded_loss, names=FLAT))
+        sides["padding-free collator, fp32"] = partial(
+            train_batches, plain, rows, torch.float32, partial(padded_loss, names=FLAT)
+        )
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
         dtype = torch.float32 if precision == "32-true" else torch.bfloat16
         sides[f"ours, {precision}"] = partial(train_unpadded, model, batches["ours"], dtype)

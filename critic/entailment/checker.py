@@ -44,6 +44,8 @@ ALIGNSCORE_NAMES = {
     "base_model.": "roberta.",
     "tri_layer.": "classifier.out_proj.",
 }
+LINE_BREAK = "\n"
+Count = Callable[[Sequence[str]], list[int]]  # the size of each sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,6 @@ def support(known: WindowChecker, model: Any, rows: list[list[int]], pad_id: int
     logits = logits[:, 0] if logits.ndim == 3 else logits  # of the first token
     logits = logits[:, list(known.answers)] if known.answers else logits
     return logits.double().softmax(-1)[:, known.supported].cpu().numpy()
-
-
-LINE_BREAK = "\n"
-Count = Callable[[Sequence[str]], list[int]]  # the size of each sentence
 
 
 def split_sentences(text: str) -> list[str]:

@@ -55,6 +55,8 @@ NAME = "default"
 FILE = Path(__file__).with_name("default.json")
 RESPONSES_AT_ONCE = 128  # responses that are encoded together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32_768
+CONTRADICTION, ADDITION, _ = RELATIONS
+LABEL_SET = "default"
 
 
 class SupportDetector:
@@ -257,10 +259,6 @@ def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha
 def hash_weights(folder: str) -> str:
     """Hashes the weights in a folder."""
     return hash_files(Path(folder), [WEIGHTS])[WEIGHTS]
-
-
-CONTRADICTION, ADDITION, _ = RELATIONS
-LABEL_SET = "default"
 
 
 def find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) -> tuple[Evidence, SpanType]:

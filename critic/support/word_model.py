@@ -47,6 +47,15 @@ Floats = NDArray[np.float64]
 ARRAYS = {"mean": 1, "scale": 1, "direct": 1, "hidden": 2, "hidden_bias": 1, "output": 1, "pooling": 1}  # dimensions
 VALUE = FEATURES.index("value that the context does not have")
 POOLED = 7  # features of a response
+UNITS = 16  # hidden units
+EPOCHS, BATCH, RATE = 80, 256, 1e-2
+WORD_LOSS = 0.5  # weight of the words' labels against those of responses
+PENALTY = 6e-3  # of squared weights
+# Weights of unknown 4-grams, of the weakest word, and of a value that the context does not have: not fitted, because
+# domains differ.
+FIXED_POOLING = (2.0, 5.0, 6.0)
+MIN_SPREAD = 1e-6
+ROWS_AT_ONCE = 200  # rows that are encoded together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,17 +222,6 @@ def find_spans(
             spans.append((start, end, [probability]))
         last = number
     return [(start, end, float(np.mean(scores))) for start, end, scores in spans]
-
-
-UNITS = 16  # hidden units
-EPOCHS, BATCH, RATE = 80, 256, 1e-2
-WORD_LOSS = 0.5  # weight of the words' labels against those of responses
-PENALTY = 6e-3  # of squared weights
-# Weights of unknown 4-grams, of the weakest word, and of a value that the context does not have: not fitted, because
-# domains differ.
-FIXED_POOLING = (2.0, 5.0, 6.0)
-MIN_SPREAD = 1e-6
-ROWS_AT_ONCE = 200  # rows that are encoded together
 
 
 class LabelledWords(NamedTuple):

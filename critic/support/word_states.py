@@ -3,8 +3,9 @@
 Of a long context only the parts that share most with a response are encoded. Each part is encoded alone, so that a part
 which serves several responses is encoded once (`ContextCache`).
 
-The encoder is always minilm, so one architecture is enough: a BERT encoder without transformers, whose import takes two
-seconds. Sequences are not padded: they stand one behind the other, and only attention goes through them one by one.
+The encoder is always minilm, so one architecture is enough: a BERT encoder without transformers, which takes two
+seconds to import. Sequences are not padded: they stand one behind the other, and only attention goes through them one
+by one.
 """
 
 import re
@@ -38,10 +39,26 @@ CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json
 FIRST, LAST = "[CLS]", "[SEP]"  # tokens around a text
 EXPECTED = {"model_type": "bert", "hidden_act": "gelu"}
 HINT = "copy or download the folder again"
+# Names in the files of BertModel
+EMBEDDINGS = {"words": "word_embeddings", "positions": "position_embeddings", "types": "token_type_embeddings"}
+LAYER = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attended": "attention.output.dense",
+    "attended_norm": "attention.output.LayerNorm",
+    "inner": "intermediate.dense",
+    "outer": "output.dense",
+    "outer_norm": "output.LayerNorm",
+}
+MAX_TOKENS = 768  # of a context that is encoded whole, and of the parts of a longer one
+SHORT = 3 * MAX_TOKENS  # characters up to which a context has no more tokens in any language that is written in words
+SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+|(?<=[。！？])")
+Ints = NDArray[np.int64]
 
 
 class BertEncoder(nn.Module):
-    """The layers of BERT up to the second-to-last, whose states are compared.
+    """The layers of BERT up to the second-to-last; their states are compared.
 
     Args:
         config: The values of config.json.
@@ -96,20 +113,6 @@ class _Layer(nn.Module):
         return self.outer_norm(self.outer(functional.gelu(self.inner(states))) + states)
 
 
-# Names in the files of BertModel
-EMBEDDINGS = {"words": "word_embeddings", "positions": "position_embeddings", "types": "token_type_embeddings"}
-LAYER = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attended": "attention.output.dense",
-    "attended_norm": "attention.output.LayerNorm",
-    "inner": "intermediate.dense",
-    "outer": "output.dense",
-    "outer_norm": "output.LayerNorm",
-}
-
-
 def load_bert(folder: Path) -> tuple[BertEncoder, Tokenizer]:
     """Loads the encoder and its tokenizer from a folder as `BertModel.save_pretrained` writes it.
 
@@ -142,12 +145,6 @@ def _stored_name(name: str) -> str:
     if first == "layers":
         return f"encoder.layer.{part}.{LAYER[rest[0]]}.{rest[1]}"
     return f"embeddings.LayerNorm.{part}" if first == "norm" else f"embeddings.{EMBEDDINGS[part]}.weight"
-
-
-MAX_TOKENS = 768  # of a context that is encoded whole, and of the parts of a longer one
-SHORT = 3 * MAX_TOKENS  # characters up to which a context has no more tokens in any language that is written in words
-SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+|(?<=[。！？])")
-Ints = NDArray[np.int64]
 
 
 def choose_parts(tokenizer: Tokenizer, context: str, question: str, response: str) -> list[str]:

@@ -31,6 +31,7 @@ Ints = NDArray[np.int64]
 TOKEN_EVIDENCE = ("log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")
 MIN_WORDS = 4  # minimum denominator of the share of missing words, so that short sentences count less
+MAX_CHARACTERS = 100_000  # far above fitted values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +183,6 @@ def _word() -> re.Pattern[str]:
     marks = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c) in ("Mn", "Mc"))
     letters = f"(?:(?![{unspaced}])[\\w{marks}{joiners}])+"
     return re.compile(rf"\d+(?:[.,]\d+)+(?!\w)|{letters}(?:['’]{letters})*")
-
-
-MAX_CHARACTERS = 100_000  # far above fitted values
 
 
 @dataclass(frozen=True, slots=True)

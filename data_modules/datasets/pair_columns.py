@@ -50,6 +50,20 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 MAX_LISTED = 12  # columns in an error
 TEXT_FILES = (".csv", ".tsv", ".txt")  # their cells are texts, lists too
 PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # beginnings of a list of passages that Python, and so pandas, wrote as text
+HALLUCINATED_WORDS = (
+    *("hallucinated", "hallucination", "hallucinating", "unsupported", "not supported", "unfaithful", "not faithful"),
+    *("ungrounded", "not grounded", "unattributable", "not attributable", "inconsistent"),
+)
+FAITHFUL_WORDS = (
+    *("faithful", "not hallucinated", "non hallucinated", "no hallucination", "supported", "grounded"),
+    *("attributable", "consistent"),
+)
+WORDS = {**dict.fromkeys(HALLUCINATED_WORDS, HALLUCINATED), **dict.fromkeys(FAITHFUL_WORDS, FAITHFUL)}
+TRUE, FALSE = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
+MAX_VALUES = 6  # labels in an error
+LEFT_OUT = "left_out"
+BY_LABEL = {HALLUCINATED: HALLUCINATED, FAITHFUL: FAITHFUL, LEFT_OUT: None}
+PLAIN_KEY = re.compile(r"(?!null\b)[a-z_][a-z0-9_./%?+-]*( [a-z0-9_./%?+-]+)*|0|-?[1-9]\d{0,8}|\d\.\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,22 +269,6 @@ def parse_list(text: str) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, list) else None
-
-
-HALLUCINATED_WORDS = (
-    *("hallucinated", "hallucination", "hallucinating", "unsupported", "not supported", "unfaithful", "not faithful"),
-    *("ungrounded", "not grounded", "unattributable", "not attributable", "inconsistent"),
-)
-FAITHFUL_WORDS = (
-    *("faithful", "not hallucinated", "non hallucinated", "no hallucination", "supported", "grounded"),
-    *("attributable", "consistent"),
-)
-WORDS = {**dict.fromkeys(HALLUCINATED_WORDS, HALLUCINATED), **dict.fromkeys(FAITHFUL_WORDS, FAITHFUL)}
-TRUE, FALSE = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
-MAX_VALUES = 6  # labels in an error
-LEFT_OUT = "left_out"
-BY_LABEL = {HALLUCINATED: HALLUCINATED, FAITHFUL: FAITHFUL, LEFT_OUT: None}
-PLAIN_KEY = re.compile(r"(?!null\b)[a-z_][a-z0-9_./%?+-]*( [a-z0-9_./%?+-]+)*|0|-?[1-9]\d{0,8}|\d\.\d")
 
 
 @dataclass(slots=True)

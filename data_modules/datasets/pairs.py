@@ -45,6 +45,17 @@ from faithkit.span_types import AXES, RAGTRUTH
 JSON = (".json", ".jsonl")
 LABELS = {label: label for label in SPAN_LABELS} | RAGTRUTH_LABELS  # of spans
 MAX_CHARACTERS = 100  # of a further column's text in `meta`: longer ones do not group rows
+STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+BY_SPLIT = {
+    split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
+    for split, stems in STEMS.items()
+}
+READING = 4  # part of the cache key: raise it when a row is read in another way
+# A frame of pandas is what is passed most often in place of a path.
+FRAME_HINT = (
+    'save it, df.to_parquet("rows.parquet"), and read_pairs("rows.parquet")\n'
+    "  or pass columns straight: critic.score(knowledge=list(df.context), response=list(df.answer))"
+)
 
 
 @dataclass(slots=True)
@@ -210,19 +221,6 @@ def counted_bad_rows(read: Callable[[ReadReport], Iterable[object]]) -> Iterator
             raise
         problem = f"{error.problem} (the first of {number:,} bad rows)"
         raise UserError(problem, place=error.place, hint=error.hint) from error.__cause__
-
-
-STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
-BY_SPLIT = {
-    split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
-    for split, stems in STEMS.items()
-}
-READING = 4  # part of the cache key: raise it when a row is read in another way
-# A frame of pandas is what is passed most often in place of a path.
-FRAME_HINT = (
-    'save it, df.to_parquet("rows.parquet"), and read_pairs("rows.parquet")\n'
-    "  or pass columns straight: critic.score(knowledge=list(df.context), response=list(df.answer))"
-)
 
 
 @dataclass(frozen=True, kw_only=True)

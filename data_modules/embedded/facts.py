@@ -22,6 +22,19 @@ from data_modules.embedded.domains import (
 from data_modules.embedded.phrasing import Clause, Random01, pick
 from faithkit.records import Turn
 
+CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
+ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
+RATES = {CONTRADICTION: 0.40, ADDITION: 0.32, SUBJECTIVE: 0.12, ENTITY_SWAP: 0.09, NUMBER_SWAP: 0.07}
+# RAGTruth's types distinguish contradicting the source (conflict) from going beyond it (baseless).
+KIND_TO_TYPE = {
+    CONTRADICTION: "conflict",
+    ENTITY_SWAP: "conflict",
+    NUMBER_SWAP: "conflict",
+    ADDITION: "baseless",
+    SUBJECTIVE: "baseless",
+}
+CONTRAST_RATE = 0.02  # of clauses with `not`
+
 
 class Fact(NamedTuple):
     """One fact of the knowledge, with the clause that states it."""
@@ -112,20 +125,6 @@ def draw_unknown_relation(random: Random01, domain: Domain, facts: list[Fact], *
         if index not in known and not (closed and isinstance(relations[index].values, Slot)):
             return index
     return next(i for i in range(len(relations)) if i not in known)
-
-
-CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
-ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
-RATES = {CONTRADICTION: 0.40, ADDITION: 0.32, SUBJECTIVE: 0.12, ENTITY_SWAP: 0.09, NUMBER_SWAP: 0.07}
-# RAGTruth's types distinguish contradicting the source (conflict) from going beyond it (baseless).
-KIND_TO_TYPE = {
-    CONTRADICTION: "conflict",
-    ENTITY_SWAP: "conflict",
-    NUMBER_SWAP: "conflict",
-    ADDITION: "baseless",
-    SUBJECTIVE: "baseless",
-}
-CONTRAST_RATE = 0.02  # of clauses with `not`
 
 
 class Wording(NamedTuple):

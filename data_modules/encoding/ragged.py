@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONG = 48  # values of a row on average: from here on copying row by row is faster than value by value
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,6 @@ def padded_inputs(rows: Ragged, pad_id: int) -> dict[str, NDArray[Any]]:
     """Pads rows to a rectangle, with the mask of what is read."""
     inside = np.arange(int(rows.lengths.max(initial=0))) < rows.lengths[:, None]
     return {"input_ids": pad_rows(rows, pad_id), "attention_mask": inside.astype(np.int64)}
-
-
-Ints = NDArray[np.int64]
 
 
 def branched_batch(context: Ragged, response: Ragged, family: NDArray[np.uint64]) -> dict[str, NDArray[Any]]:

@@ -38,6 +38,11 @@ from faithkit.weights.load import load_tokenizer as load_tokenizer
 BLOCK = 2**20  # characters that are tokenised at a time
 # transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
 Tokenizer = Any
+NOTHING = -1  # the tag of a token that covers no visible character
+OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS
+_NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}  # other labels count as UNTYPED
+UNTYPED_TAG = _NUMBERS[UNTYPED]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +198,6 @@ def _hash_state(serialized: str) -> str:
     state.pop("truncation", None)
     state.pop("padding", None)
     return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-NOTHING = -1  # the tag of a token that covers no visible character
-OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS
-_NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}  # other labels count as UNTYPED
-UNTYPED_TAG = _NUMBERS[UNTYPED]
-Ints = NDArray[np.int64]
 
 
 def visible_extents(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[Ints, Ints]:

@@ -70,6 +70,19 @@ FEATURES = (
     "first person",
     *(f"marks {mark}" for mark in MARKS),
 )
+WORD_EVIDENCE = (
+    "unknown share",
+    "unknown content share",
+    "unknown pairs, share",
+    "unknown numbers",
+    "unknown names",
+    "response words",
+    "knowledge words",
+    "negations, response - knowledge",
+)
+Values = NDArray[np.float64]
+_PLACES = [FEATURES.index(name) for name in WORD_EVIDENCE]
+RUN = 4  # characters that are compared together; a space parts words
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,20 +220,6 @@ def _runs(places: Sequence[int]) -> list[int]:
     return lengths
 
 
-WORD_EVIDENCE = (
-    "unknown share",
-    "unknown content share",
-    "unknown pairs, share",
-    "unknown numbers",
-    "unknown names",
-    "response words",
-    "knowledge words",
-    "negations, response - knowledge",
-)
-Values = NDArray[np.float64]
-_PLACES = [FEATURES.index(name) for name in WORD_EVIDENCE]
-
-
 def word_evidence(knowledge: Sequence[str], response: Sequence[str]) -> Values:
     """Computes `WORD_EVIDENCE` of each pair, compressed [pairs, 8]."""
     return compress_counts(count_features(knowledge, response)[:, _PLACES])
@@ -229,9 +228,6 @@ def word_evidence(knowledge: Sequence[str], response: Sequence[str]) -> Values:
 def compress_counts(features: Values) -> Values:
     """Takes logarithms, sign kept: an answer ten times as long as any seen would else outweigh all other features."""
     return np.sign(features) * np.log1p(np.abs(features))
-
-
-RUN = 4  # characters that are compared together; a space parts words
 
 
 def unsupported_share(knowledge: str, response: str) -> float:

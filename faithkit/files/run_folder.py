@@ -26,6 +26,9 @@ LEFTOVERS = (
 )
 FILE_ONLY = {"file_only": True}  # as `extra` of a log message: what the terminal shows otherwise
 log = logging.getLogger("faithkit")
+NAME = ".lock"  # stays in the folder: deleting a lock file lets a third process lock another one of the same name
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_held: set[int] = set()
 
 
 class RunFolder:
@@ -111,12 +114,6 @@ def log_to(path: Path) -> None:
     log.addHandler(file)
     if process_rank() == 0:
         log.addHandler(terminal)
-
-
-NAME = ".lock"  # stays in the folder: deleting a lock file lets a third process lock another one of the same name
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-
-_held: set[int] = set()
 
 
 @contextmanager

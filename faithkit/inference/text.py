@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
 STRATEGIES = (GREEDY, BEAM, NUCLEUS)
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
+ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
 
 
 @options()
@@ -147,11 +150,6 @@ def check_unique_ids(what: str, ids: Sequence[str]) -> None:
     twice = [id_ for id_, count in Counter(ids).items() if count > 1]
     if twice:
         raise UserError(f"two {what} have the id {shorten(twice[0])}", hint="make the ids of the data unique")
-
-
-SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
-AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
-ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,11 @@ Piece = str | tuple[Any, ...]
 CALLED = (*LABELS, UNPARSED)
 OUTCOMES = ("missed", "false alarm", "right hallucinated", "right faithful", "unparsed", "not judged")
 SPAN_OUTCOMES = ("missed span", "false alarm span", "found span", "no span, rightly", "not marked")
+FILES = Path(__file__).with_name("page_files")
+# In a script element only these can end or open anything; JSON writes them as well without.
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+FACTS = {"task": "Task", "model": "Generator"}
+MAX_ROWS = 20_000  # of a test set: a browser opens as many at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +213,6 @@ def _nonempty_spans(spans: Sequence[Span] | None) -> list[Span]:
     return [span for span in spans or () if span.start < span.end]
 
 
-FILES = Path(__file__).with_name("page_files")
-# In a script element only these can end or open anything; JSON writes them as well without.
-_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
-
-
 @cache
 def _environment() -> "Environment":
     """The templates: a text is made one line that cannot steer a terminal, and escaped; `Markup` stays as it is."""
@@ -320,10 +320,6 @@ def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-FACTS = {"task": "Task", "model": "Generator"}
-MAX_ROWS = 20_000  # of a test set: a browser opens as many at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

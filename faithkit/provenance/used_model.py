@@ -32,6 +32,10 @@ DATASETS: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")
 )
 EMBEDDED = "embedded"  # the prefix of the embedded corpus in the layout of a dataset
+CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
+DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
+HASH_BYTES = 16  # bytes of a hash
+NUM_SHOWN_DIGITS = 8  # characters of it that a reader sees
 
 
 def training_sets(origin: Mapping[str, Any]) -> list[str]:
@@ -50,10 +54,6 @@ def trained_languages(origin: Mapping[str, Any]) -> tuple[str, ...]:
     if not names or not all(name in DATASETS for name in names):
         return (ANY,)
     return tuple(sorted({code for name in names for code in DATASETS[name].get("language", (ENGLISH,))}))
-
-
-CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
-DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +143,6 @@ def _threshold(stored: Mapping[str, Any]) -> str | None:
         rows = f" ({', '.join(f'{name}: {count:,} rows' for name, count in sizes.items())})"
     chosen = "of argmax" if aim == "argmax" else f"chosen for {aim} on validation{rows}"
     return f"{thresholds[name]:.4g}, {chosen}"
-
-
-HASH_BYTES = 16  # bytes of a hash
-NUM_SHOWN_DIGITS = 8  # characters of it that a reader sees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

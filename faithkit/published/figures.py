@@ -50,6 +50,14 @@ CHECKSUMS = {  # SHA-256
     "rl4hs": "7d79eb56de0a69a02efeb1ad1d5f28b78e1a4eebb785550dcec58a5bf37cc4b7",
     "true_metrics": "87d5da2e08a3f9bdbb1ad1e47a69d8b746b99b33d6c26838c38931988aebeccb",
 }
+# Benchmark to tables whose columns are the names of its sets.
+SET_TABLES: Mapping[str, Sequence[str]] = {
+    "aggrefact": ("aggrefact_leaderboard",),
+    "true_sets": ("true_metrics", "granite_guardian_true"),
+    "psiloqa": ("lettucedetect_v2_psiloqa",),
+    "lettucedetect_code": ("lettucedetect_v2_sets",),
+    "lettucedetect_prose": ("lettucedetect_v2_sets",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,14 +251,6 @@ def judge_figures(benchmark: str, part: str = ALL) -> tuple[JudgeFigures, ...]:
 
 
 Row = Mapping[str, Any]
-# Benchmark to tables whose columns are the names of its sets.
-SET_TABLES: Mapping[str, Sequence[str]] = {
-    "aggrefact": ("aggrefact_leaderboard",),
-    "true_sets": ("true_metrics", "granite_guardian_true"),
-    "psiloqa": ("lettucedetect_v2_psiloqa",),
-    "lettucedetect_code": ("lettucedetect_v2_sets",),
-    "lettucedetect_prose": ("lettucedetect_v2_sets",),
-}
 
 
 def set_figures(benchmark: str) -> list[tuple[Row, PublishedTable]]:

@@ -28,6 +28,7 @@ MAIN = (
     *("knowledge_f1", "perplexity", "loss"),
 )
 _STYLES = {State.FINISHED: "green", State.RESUMABLE: "yellow", State.WORKING: "blue", State.BROKEN: "red"}
+DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 
 
 def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[Table, list[str]]:
@@ -143,9 +144,6 @@ def tested(run: Run, chosen: Chosen) -> tuple[str, Metric] | None:
     metrics = {name: metric for name, metric in run.metrics.items() if parts_of(name)[::2] == ("test", short)}
     name = f"test/{dataset}/{short}" if f"test/{dataset}/{short}" in metrics else next(iter(metrics), None)
     return None if name is None else (name, metrics[name])
-
-
-DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,13 @@ AUDIT, COMPARE = "audit", "compare"
 IGNORED_SETTINGS = ("run_dir", "resume", "debug", "fast", "html", "hydra")  # they do not change what a run does
 
 Curve = list[tuple[int, float]]  # steps, each with its value
+CURVES, STEP = "csv/metrics.csv", "step"
+RUN_FILES = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them marks the folder of a run
+MAX_BYTES = 100_000_000  # of a metrics.json; typical ones have some hundred thousand
+EVERY = "runs/*"
+_METRICS = ("run", "script", "state", "began", "split", "dataset", "metric", "value", "low", "high", "n", "folder")
+_PREDICTIONS = ("run", "file", "id", "label", "score", "spans", "text")
+_CURVES = ("run", "name", "step", "value")
 
 
 class State(StrEnum):
@@ -145,11 +152,6 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
             listed.add(duplicate)
             differing[key] = values
     return differing
-
-
-CURVES, STEP = "csv/metrics.csv", "step"
-RUN_FILES = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them marks the folder of a run
-MAX_BYTES = 100_000_000  # of a metrics.json; typical ones have some hundred thousand
 
 
 def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
@@ -308,11 +310,7 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-EVERY = "runs/*"
 Runs = str | Path | Iterable[str | Path | Run]
-_METRICS = ("run", "script", "state", "began", "split", "dataset", "metric", "value", "low", "high", "n", "folder")
-_PREDICTIONS = ("run", "file", "id", "label", "score", "spans", "text")
-_CURVES = ("run", "name", "step", "value")
 
 
 def to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":

@@ -32,6 +32,7 @@ from faithkit.settings.config_files import SWEEP_FILE, choices_of, script_of, to
 
 BENCHMARK, DETECTION = "benchmark", "_detection"
 NO_CHOICE = "has no choice"
+OPTION_HINT = "keys are set as key=value or --key value; see --help"
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[UserError]]:
@@ -203,9 +204,6 @@ def _no_such_key(cfg: Any, key: str, known: Iterable[str]) -> UserError:
     if best := nearest(key, close, 2) or close[:2]:
         return UserError(problem, hint=f"did you mean {' or '.join(best)}? (--cfg job prints every key)")
     return UserError(problem, hint="see every key with --cfg job")
-
-
-OPTION_HINT = "keys are set as key=value or --key value; see --help"
 
 
 @dataclass

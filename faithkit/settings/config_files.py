@@ -22,6 +22,18 @@ SCRIPTS = {
     "columns": "score",
     "decoding": "generate",
 }
+# Strategies of choosing one of several responses by a detector (`faithkit.metrics.suppression`).
+FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE = ("fewest", "none", "fewest_by_score", "none_by_score")
+STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
+GOLD, COPY = RESPONSE_BASELINES = ("gold", "copy")  # the dataset's response, and the knowledge as the response
+SELF = "self"
+RATE_HISTORIES = (GOLD, SELF)  # turns of the dataset, or of the model itself
+RANDOM, UNCERTAINTY = SAMPLING_RULES = ("random", "uncertainty")  # of responses to label; RANDOM is a strategy too
+# Of annotation: turns without an answer in the knowledge, and responses as they were before an edit.
+UNANSWERABLE, ORIGINAL = ("unanswerable", "original")
+ANALYSIS = "analysis"  # the benchmark of RAGTruth that judges nothing
+MEASURED, OFFICIAL = CONTROL_SOURCES = ("measured", "official")  # of control tokens: responses, or FaithDial's files
+EMBEDDED = "embedded"  # the name of a dataset, and the `path` of any other one that it replaces
 
 
 def choices_of(group: str, configs: Path = CONFIGS) -> list[str]:
@@ -39,22 +51,6 @@ def top_keys(config_name: str, configs: Path = CONFIGS) -> tuple[frozenset[str],
 def script_of(keys: Container[str], default: str = "train") -> str:
     """Names the script that made a run, by the keys of its configuration."""
     return next((script for key, script in SCRIPTS.items() if key in keys), default)
-
-
-# Strategies of choosing one of several responses by a detector (`faithkit.metrics.suppression`).
-FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE = ("fewest", "none", "fewest_by_score", "none_by_score")
-STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
-GOLD, COPY = RESPONSE_BASELINES = ("gold", "copy")  # the dataset's response, and the knowledge as the response
-SELF = "self"
-RATE_HISTORIES = (GOLD, SELF)  # turns of the dataset, or of the model itself
-RANDOM, UNCERTAINTY = SAMPLING_RULES = ("random", "uncertainty")  # of responses to label; RANDOM is a strategy too
-# Of annotation: turns without an answer in the knowledge, and responses as they were before an edit.
-UNANSWERABLE, ORIGINAL = ("unanswerable", "original")
-ANALYSIS = "analysis"  # the benchmark of RAGTruth that judges nothing
-MEASURED, OFFICIAL = CONTROL_SOURCES = ("measured", "official")  # of control tokens: responses, or FaithDial's files
-
-
-EMBEDDED = "embedded"  # the name of a dataset, and the `path` of any other one that it replaces
 
 
 def display_name(dataset: str, path: object) -> str:

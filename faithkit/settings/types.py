@@ -39,6 +39,7 @@ TYPE_HINTS = {
     "model_type": BLOCK_HINT,
     "string_unicode": "use text of whole characters",
 }
+ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +336,6 @@ Texts = Annotated[list[Text], Field(min_length=1), Hint("use a list of texts, [o
 PathText = Annotated[str, AfterValidator(_check_path), Hint("use a path; a name that is a number is written ./5")]
 Rank = Annotated[int, Range(ge=1, le=512)]  # of LoRA adapters
 Switch = Annotated[bool, Hint("use true or false")]
-
-
-ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
 
 
 def parse_target_precision(aim: str) -> float | None:

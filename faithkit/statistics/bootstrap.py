@@ -37,6 +37,9 @@ from faithkit.statistics.spread import (
 
 MIN_GROUPS_OF_SHARE = 5  # of fewer groups, the interval of a share is over rows
 Kinds = MetricKind | Mapping[str, MetricKind]
+MIN_ROWS, MIN_GROUPS = 30, 10
+SMALLEST = 0.05  # the smallest difference of interest, of metrics from 0 to 1: five points of percent
+STRONGEST = "the strongest simple baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,11 +288,6 @@ def share(flags: Sequence[bool], groups: Sequence[str]) -> Metric | None:
     names = groups if len(set(groups)) >= MIN_GROUPS_OF_SHARE else [str(place) for place in range(len(flags))]
     numbered = Groups.of(names)
     return bootstrap(numbered, mean_statistic(numbered, {"share": flags}), kinds=PROPORTION).metrics["share"]
-
-
-MIN_ROWS, MIN_GROUPS = 30, 10
-SMALLEST = 0.05  # the smallest difference of interest, of metrics from 0 to 1: five points of percent
-STRONGEST = "the strongest simple baseline"
 
 
 class Decision(StrEnum):

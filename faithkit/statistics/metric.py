@@ -12,6 +12,7 @@ from math import exp, inf, isfinite, lgamma, log, log1p, sqrt
 from statistics import mean, stdev
 
 _TINY, _EXACT = 1e-300, 1e-16
+UPPER_QUANTILE = 0.975  # of a 95% interval
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
@@ -67,9 +68,6 @@ def student_quantile(probability: float, freedom: float) -> float:
 
 def _beta_density(x: float, a: float, b: float) -> float:
     return exp(lgamma(a + b) - lgamma(a) - lgamma(b) + (a - 1) * log(x) + (b - 1) * log1p(-x))
-
-
-UPPER_QUANTILE = 0.975  # of a 95% interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

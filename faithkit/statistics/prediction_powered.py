@@ -60,6 +60,9 @@ from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values, exact_interval, proportion_interval, t_quantile
 
+MIN_GROUPS = 20
+MIN_OF_EACH = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Wave:
@@ -161,10 +164,6 @@ def sample_rows(
     ends *= count / ends[-1]  # rounding must not lose the last one
     taken = np.diff(np.floor(ends + random.random()), prepend=0.0) > 0
     return random.permutation(np.sort(left[order[taken]])), wave
-
-
-MIN_GROUPS = 20
-MIN_OF_EACH = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)

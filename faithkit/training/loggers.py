@@ -30,6 +30,7 @@ STEP = "step"
 # A place that a training logs to: `lightning` is the logger of the Trainer; `close` is called once, also after errors.
 Place: TypeAlias = "CsvFiles | TensorBoardEvents | WandbRun"
 log = logging.getLogger("faithkit")
+CSV, TENSORBOARD, WANDB = "csv", "tensorboard", "wandb"
 
 
 class CsvLogger(Logger):
@@ -184,9 +185,6 @@ def _plain(value: Any) -> str:
     text = " ".join(str("" if value is None else value).split())
     # Characters with a meaning in Markdown or HTML become entities.
     return "".join(f"&#{ord(character)};" if character in "|\\`*_[]~$" else escape(character) for character in text)
-
-
-CSV, TENSORBOARD, WANDB = "csv", "tensorboard", "wandb"
 
 
 class Loggers:

@@ -14,6 +14,7 @@ from faithkit.statistics.metric import Metric
 
 TRAIN, STAGE = "train", "stage"  # job types: a training without stages, and the prefix of a stage
 LAST_STAGE = f"{STAGE}2"
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,6 @@ def check_parts(config: Mapping[str, Any]) -> None:
 def part_name(block: Mapping[str, Any]) -> str:
     """Returns the name of an objective or of control tokens, such as `infonce`: that of the file of its class."""
     return str(block["_target_"]).split(".")[-2]
-
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

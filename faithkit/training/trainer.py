@@ -32,6 +32,20 @@ from faithkit.training.checkpoints import check_fits, read_checkpoint
 from faithkit.training.training_options import TIMEOUT_SECONDS
 
 log = logging.getLogger("faithkit")
+FSDP = "fsdp"  # of trainer.strategy
+LIGHTNING_ABOUT_ITSELF = (  # warnings about mistakes remain
+    ".*does not have many workers.*",
+    ".*exists and is not empty.*",
+    ".*in eval mode at the start of training.*",
+    ".*dataloader is not resumable.*",
+    ".*resuming from a checkpoint that ended before.*",
+    ".*treespec.*LeafSpec.*",
+    ".*isinstance.treespec.*",
+    ".*smaller than the logging interval.*",
+    ".*recommended to use `self.log.*sync_dist=True.*",  # logged values are the same on every process
+    ".*torch.cpu.amp.*",
+    ".*lightning.*litlogger.*",
+)
 
 
 class DurableCheckpoints(CheckpointIO):
@@ -250,22 +264,6 @@ class ProgressLines(pl.Callback):
         metrics = ", ".join(f"{name} {float(value):.3f}" for name, value in trainer.progress_bar_metrics.items())
         num_steps = -(-int(trainer.num_training_batches) // trainer.accumulate_grad_batches)
         log.info("training: step %d of %d%s", trainer.global_step, num_steps, f", {metrics}" if metrics else "")
-
-
-FSDP = "fsdp"  # of trainer.strategy
-LIGHTNING_ABOUT_ITSELF = (  # warnings about mistakes remain
-    ".*does not have many workers.*",
-    ".*exists and is not empty.*",
-    ".*in eval mode at the start of training.*",
-    ".*dataloader is not resumable.*",
-    ".*resuming from a checkpoint that ended before.*",
-    ".*treespec.*LeafSpec.*",
-    ".*isinstance.treespec.*",
-    ".*smaller than the logging interval.*",
-    ".*recommended to use `self.log.*sync_dist=True.*",  # logged values are the same on every process
-    ".*torch.cpu.amp.*",
-    ".*lightning.*litlogger.*",
-)
 
 
 def seed_and_threads(*, seed: int, num_threads: int | None) -> None:

@@ -30,6 +30,15 @@ from faithkit.published.known_detectors import known_detectors
 
 log = logging.getLogger("faithkit")
 MANIFEST = "faithkit_weights.json"
+TABLES = Path(__file__).parent
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
+# The files that are read from a folder with a sidecar.
+OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.parquet")
+GRAPHS = "onnx/*.onnx"  # optional, and large
+PATH_STARTS = (".", "~", "/")
+TYPO = 0.8  # roberta-base is no mistyped roberta-large-mnli
+RUST_PANIC = "PanicException"  # of tokenizers and safetensors; not an Exception, and its class has no module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +86,6 @@ class LocalWeights:
         }
 
 
-TABLES = Path(__file__).parent
 LOCAL = {
     row["name"]: LocalWeights(**row)
     for row in tomllib.loads((TABLES / "local_weights.toml").read_text(encoding="utf-8"))["weights"]
@@ -180,15 +188,7 @@ def download(weights: LocalWeights, folder: Path, *, show_progress: bool = False
     return path
 
 
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
-# The files that are read from a folder with a sidecar.
-OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.parquet")
-GRAPHS = "onnx/*.onnx"  # optional, and large
 LOCAL_NAMES = ", ".join(f"{name} ({kind})" for name, kind in LOCAL_MODELS.items())
-PATH_STARTS = (".", "~", "/")
-TYPO = 0.8  # roberta-base is no mistyped roberta-large-mnli
-RUST_PANIC = "PanicException"  # of tokenizers and safetensors; not an Exception, and its class has no module
 
 
 def resolve(name_or_path: str) -> str:

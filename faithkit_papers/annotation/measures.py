@@ -52,6 +52,7 @@ from faithkit.statistics.spread import Statistic, Values
 MISSING = -1
 NOMINAL, ORDINAL, SPANS = "nominal", "ordinal", "spans"
 HINT = '{"id": "1", "annotator": "ann", "answers": {"verdict": ["yes"]}}'
+OBSERVED = "agreement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +188,6 @@ def _table(answered: Sequence[Answered], question: str, category: Any) -> Rating
     for one, name in zip(given, names, strict=True):
         values[places[one.item], annotators.index(one.annotator)] = categories.index(name)
     return Ratings(values, tuple(categories), tuple(groups[item] for item in items), tuple(annotators))
-
-
-OBSERVED = "agreement"
 
 
 def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:

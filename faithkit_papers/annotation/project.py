@@ -33,6 +33,8 @@ from faithkit_papers.annotation.annotation_questions import SPANS, Answers, BadA
 from faithkit_papers.annotation.schemes import SCHEMES, Scheme
 
 _NUL, _REPLACEMENT = "\0", "\ufffd"  # browsers replace NUL
+STOP = "stop"  # or skip
+HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
 
 
 def shown_text(text: str) -> str:
@@ -183,10 +185,6 @@ def read_rows(project: Path) -> tuple[Scheme, dict[str, AnnotationRow]]:
     if len(schemes) != 1 or (name := schemes.pop()) not in SCHEMES:
         raise UserError("the rows are of no known scheme, or of several", place=str(path), hint=hint)
     return SCHEMES[str(name)], rows
-
-
-STOP = "stop"  # or skip
-HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
 
 
 @dataclass(slots=True)

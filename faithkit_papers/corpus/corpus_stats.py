@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 TEXTS = {"response": "response", "context": "knowledge", "turn": "turn before"}
+ALL = "all"
+MAX_VALUES = 30  # of a facet; the others are counted together
+OTHERS = "(others)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,11 +256,6 @@ def make_buckets(rows: "DataFrame", column: str) -> list[Bucket]:
         Bucket(low=edges[each], high=edges[each + 1], counts=count_responses(kept[place == each]))
         for each in np.unique(place).tolist()
     ]
-
-
-ALL = "all"
-MAX_VALUES = 30  # of a facet; the others are counted together
-OTHERS = "(others)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,9 @@ from faithkit_workflows.answering.retrieval import retrieve
 
 OPEN = "**TO ANSWER**"
 TEMPLATE = Template(Path(__file__).with_name("datasheet.md").read_text(encoding="utf-8"))
+ADDRESS = re.compile(r"https?://\S+ ?")
+Dialogue = tuple[str, str]  # split and group: official files number the dialogues of each split from 0
+log = logging.getLogger("faithkit")
 
 
 def datasheet(stats: CorpusStats, *, title: str, reading: Mapping[str, Any], known: Mapping[str, str]) -> str:
@@ -190,11 +193,6 @@ def report_corpus(
 
 def _kind(row: Sequence[str]) -> str:
     return "paper" if PAPER in row[:2] else "all" if row[0] == ALL else ""
-
-
-ADDRESS = re.compile(r"https?://\S+ ?")
-Dialogue = tuple[str, str]  # split and group: official files number the dialogues of each split from 0
-log = logging.getLogger("faithkit")
 
 
 def find_seeker_edits(edited: Iterable[Example], originals: Iterable[Example]) -> list[tuple[Dialogue, bool]]:

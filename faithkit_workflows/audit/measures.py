@@ -46,6 +46,37 @@ NUM_BINS = 5
 SCORE, WORD_OVERLAP = "mutation score", "word overlap"
 SAME = 1e-6  # difference of scores
 Answers = Mapping[str, Prediction]
+SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE, BEFORE, BEHIND = (
+    *("shuffled passages", "irrelevant passage", "repeated passages", "white space", "unicode", "opening", "copied"),
+    *("same call again", "batch order", "batch size", "long context", "support at the end"),
+    *("copied sentence before", "copied sentence behind"),
+)
+TURN, CLAIM = "earlier turn", "earlier claim"
+DESCRIPTIONS = {
+    SHUFFLED: "when passages are shuffled",
+    IRRELEVANT: "when an irrelevant passage is added",
+    REPEATED: "when all passages are given twice",
+    SPACES: "when white space in the answer changes",
+    UNICODE: "when quotes, hyphens and spaces are other Unicode characters",
+    OPENING: "when the answer begins with 'According to the text,'",
+    AGAIN: "when the same rows are asked for again",
+    ORDER: "when the rows of a batch are in another order",
+    SINGLE: "when rows are asked for one by one",
+    LONG: "when irrelevant passages make the context long",
+    LATE: "when the support moves to the end of a long context",
+    BEFORE: "when a sentence copied from the context comes before the answer",
+    BEHIND: "when a sentence copied from the context comes behind the answer",
+    TURN: "when an earlier turn of the assistant claims nothing",
+    CLAIM: "when an earlier turn of the assistant makes the same claim",
+}
+MOVED = 0.01  # least difference of two probabilities that counts
+VARIANTS = (
+    *(SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND),
+    *(TURN, CLAIM),
+)
+AFTER = {LATE: LONG, CLAIM: TURN}  # these are compared with another variant: the rest is the same
+MIN_COPIED = 80  # characters that are copied: more than a short input has
+QUESTION, NO_CLAIM = "What does the text say?", "Please ask me again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,39 +235,6 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
         refitted=board.subtract(REFITTED, name).get("macro_f1") if REFITTED in baselines else None,
         bins=reliability(outcomes.scores[scored], outcomes.gold[scored], NUM_BINS) if scored.any() else [],
     )
-
-
-SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE, BEFORE, BEHIND = (
-    *("shuffled passages", "irrelevant passage", "repeated passages", "white space", "unicode", "opening", "copied"),
-    *("same call again", "batch order", "batch size", "long context", "support at the end"),
-    *("copied sentence before", "copied sentence behind"),
-)
-TURN, CLAIM = "earlier turn", "earlier claim"
-DESCRIPTIONS = {
-    SHUFFLED: "when passages are shuffled",
-    IRRELEVANT: "when an irrelevant passage is added",
-    REPEATED: "when all passages are given twice",
-    SPACES: "when white space in the answer changes",
-    UNICODE: "when quotes, hyphens and spaces are other Unicode characters",
-    OPENING: "when the answer begins with 'According to the text,'",
-    AGAIN: "when the same rows are asked for again",
-    ORDER: "when the rows of a batch are in another order",
-    SINGLE: "when rows are asked for one by one",
-    LONG: "when irrelevant passages make the context long",
-    LATE: "when the support moves to the end of a long context",
-    BEFORE: "when a sentence copied from the context comes before the answer",
-    BEHIND: "when a sentence copied from the context comes behind the answer",
-    TURN: "when an earlier turn of the assistant claims nothing",
-    CLAIM: "when an earlier turn of the assistant makes the same claim",
-}
-MOVED = 0.01  # least difference of two probabilities that counts
-VARIANTS = (
-    *(SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND),
-    *(TURN, CLAIM),
-)
-AFTER = {LATE: LONG, CLAIM: TURN}  # these are compared with another variant: the rest is the same
-MIN_COPIED = 80  # characters that are copied: more than a short input has
-QUESTION, NO_CLAIM = "What does the text say?", "Please ask me again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

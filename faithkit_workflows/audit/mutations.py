@@ -59,6 +59,10 @@ _UNIT_NAMES = "|".join(sorted({unit for line in UNITS for unit in line}, key=len
 _UNIT = re.compile(rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]({_UNIT_NAMES})(s?)\b")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|approx|Inc|Ltd)\.$")
 Change = tuple[int, int, str]  # replaces text[start:end]
+BUILT_IN = "the built-in documents"
+MAX_DOCUMENTS = 200
+SEPARATOR = "\x1e"  # between the passages of a row: no text has it
+COLUMNS = {"knowledge": AUTO, "response": AUTO, "label": AUTO, "history": AUTO, "id": None, "group": AUTO}
 
 
 @dataclass(frozen=True)
@@ -305,11 +309,7 @@ def _copy(base: Example, name: str, pool: Pool, rng: random.Random) -> Example |
     return replace(base, id=id_, response=text + rest, label=HALLUCINATED, spans=spans, meta=meta)
 
 
-BUILT_IN = "the built-in documents"
-MAX_DOCUMENTS = 200
 Item = TypeVar("Item", Example, Document)
-SEPARATOR = "\x1e"  # between the passages of a row: no text has it
-COLUMNS = {"knowledge": AUTO, "response": AUTO, "label": AUTO, "history": AUTO, "id": None, "group": AUTO}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -54,6 +54,11 @@ FUNCTION_THRESHOLD = 0.5
 CONCURRENCY = 8  # requests that a server gets at a time
 MAX_REPLY_BYTES = 2**24
 HINT = "name a checkpoint, default, module:function, or http://HOST:PORT"
+MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict and later
+NOT_ASKED = "not asked: "
+TOO_LONG = "over row_seconds"
+CLOSING_SECONDS = 10.0
+KEY = "row"  # the hash of a row's id and texts, in the file of answers
 
 
 def passages_of(example: Example) -> tuple[str, ...]:
@@ -289,13 +294,6 @@ def open_target(config: Mapping[str, Any]) -> Target:
     loaded = with_threshold(load_checkpoint({**config, "checkpoint": name}), config["threshold"], name)
     join = number_passages if kind_of(name).numbers_passages else join_passages
     return DetectorTarget(name, loaded.detector, join)
-
-
-MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict and later
-NOT_ASKED = "not asked: "
-TOO_LONG = "over row_seconds"
-CLOSING_SECONDS = 10.0
-KEY = "row"  # the hash of a row's id and texts, in the file of answers
 
 
 class Asker:

@@ -40,6 +40,10 @@ from faithkit_workflows.compare.test_sets import (
 )
 
 SEED = "seed"
+# The tested metrics, as they are named in metrics.json after the test set.
+LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
+SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
+PAIR_KINDS = {**CLASSIFICATION, **span_kinds(SPANS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +206,6 @@ def _rank(monitor: str, is_lower_better: bool, runs: Sequence[RankedRun]) -> Ran
         rows.append(RankedRow(settings=dict(settings), runs=of_row, validation=validation, test=test))
     rows.sort(key=order)
     return Ranking(monitor=monitor, is_lower_better=is_lower_better, test_name=test_name, rows=rows)
-
-
-# The tested metrics, as they are named in metrics.json after the test set.
-LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
-SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
-PAIR_KINDS = {**CLASSIFICATION, **span_kinds(SPANS)}
 
 
 def main_metric(pair: Pair) -> str:

@@ -50,6 +50,12 @@ PAIRS_NOTE = (
     " rows. Holm: corrected for all pairs of runs on all test sets of this report, metric by metric."
 )
 PARTS = "comparison.html"
+MAX_LINES = len(COLOURS)  # further runs are thin and grey
+MAX_PANELS = 6
+MAX_POINTS = 400  # of a curve
+NUM_BINS = 10
+GREY = "#999999"
+FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
 
 def write_comparison_page(path: str | Path, comparison: Comparison, *, title: str, max_rows: int = 20_000) -> None:
@@ -240,14 +246,6 @@ def _pair_data(pair: Pair) -> dict[str, Any]:
         "differences": differences,
         "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
     }
-
-
-MAX_LINES = len(COLOURS)  # further runs are thin and grey
-MAX_PANELS = 6
-MAX_POINTS = 400  # of a curve
-NUM_BINS = 10
-GREY = "#999999"
-FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
 
 def plot_curves(runs: Sequence[Run]) -> bytes | None:

@@ -51,6 +51,13 @@ from faithkit_workflows.tables.user_table import SPANS, open_user_table
 FROM_CACHE = "from_cache"  # in the costs
 VERDICTS, TEXTS = "verdicts", "texts.json"  # the folder of the models' files, and the hash of the rows there
 log = logging.getLogger("faithkit")
+MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
+BETTER, EQUIVALENT = "better than", f"equivalent (within {100 * SMALLEST:.0f} points) to"
+UNDECIDED = "not shown to be better than"  # too few rows to decide
+BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
+FALSE_ALARMS = "false_alarms"
+TITLES = titles_of((MACRO_F1, "accuracy"))
+Answers = Mapping[str, Mapping[str, Prediction]]  # by model and row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +171,6 @@ def _ask(
     finally:
         asker.close()
     return AskedModel(name=name, answers=answers, problems=asker.problems, costs=costs)
-
-
-MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
-BETTER, EQUIVALENT = "better than", f"equivalent (within {100 * SMALLEST:.0f} points) to"
-UNDECIDED = "not shown to be better than"  # too few rows to decide
-BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
-FALSE_ALARMS = "false_alarms"
-TITLES = titles_of((MACRO_F1, "accuracy"))
-Answers = Mapping[str, Mapping[str, Prediction]]  # by model and row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,13 @@ from faithkit.span_types import AXES
 from faithkit.statistics.metric import Metric
 
 FACT = "fact "  # prefix of facts, which may have the name of a field
+TITLES: Mapping[str, str] = {
+    **{"source": "Dataset", "split": "Split"},
+    **{name: name.replace("_", " ").capitalize() for name in FACTS},
+    **{"model": "Generator", "model_name": "Generator"},
+    **{"tags": "Tags", "span_types": "Types of spans", "span_relations": "Relations of spans"},
+    **{"span_elements": "Elements of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +211,6 @@ def _check(test_set: TestSet) -> None:
         test_set.problems.append(f"{without:,} of {total:,} rows have no text")
 
 
-TITLES: Mapping[str, str] = {
-    **{"source": "Dataset", "split": "Split"},
-    **{name: name.replace("_", " ").capitalize() for name in FACTS},
-    **{"model": "Generator", "model_name": "Generator"},
-    **{"tags": "Tags", "span_types": "Types of spans", "span_relations": "Relations of spans"},
-    **{"span_elements": "Elements of spans", "history": "Turns before", "knowledge": "Words of knowledge"},
-}
 MAX_VALUES = 25  # fields with more values are left out
 TURNS = (0, 1, 2, 3, 5, 9)  # the first value of each bin of the history's length
 WORDS = (0, 1, 21, 51, 101, 201, 401, 801)  # and of the knowledge's

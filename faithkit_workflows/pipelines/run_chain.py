@@ -53,6 +53,7 @@ PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its ha
 OUTPUT = "benchmark"  # in the run's folder: the official layout
 NUM_SHOWN, NUM_MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged in a dry run
 log = logging.getLogger("faithkit")
+FIELDS = ("knowledge", "history", "reference", "response")
 
 
 def build_model(options: EngineOptions) -> TextEngine:
@@ -208,9 +209,6 @@ def print_counts(title: str, head: str, counts: Mapping[str, float]) -> None:
     for name, number in counts.items():
         table.add_row(Text(escape_terminal(name)), f"{number:,}")
     print_tables(table)
-
-
-FIELDS = ("knowledge", "history", "reference", "response")
 
 
 @dataclass(kw_only=True)

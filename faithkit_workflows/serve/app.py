@@ -63,6 +63,38 @@ DOCUMENT = {
         "content": {LINES: {"schema": {"type": "string", "description": "One JSON object a line."}}},
     }
 }
+EXAMPLES = (
+    {
+        "name": "a wrong number",
+        "context": "The pump comes with a warranty of 24 months from the date of purchase. The filter is excluded.\n\n"
+        "Returns are free within 30 days.",
+        "question": "How long is the warranty?",
+        "answer": "The pump has a warranty of 36 months from the date of purchase. Returns are free within 30 days.",
+    },
+    {
+        "name": "a supported answer",
+        "context": "The museum opens from Tuesday to Sunday, from 10 am to 6 pm. On Thursdays it closes at 9 pm. "
+        "Admission is 12 euros; children under 14 enter free of charge.",
+        "question": "What does it cost?",
+        "answer": "Admission is 12 euros; children under 14 enter free of charge.",
+    },
+    {
+        "name": "a contradiction",
+        "context": "Adults take one tablet twice a day with food. Do not take this medicine with alcohol. Children "
+        "under 12 must not take it.",
+        "question": "How do I take it?",
+        "answer": "Take this medicine with alcohol.",
+    },
+)
+log = logging.getLogger("faithkit")
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+DESCRIPTION = """Is a response supported by its context, and which parts are not?
+
+Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
+CHECK_CODES = (
+    *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
+    *("loading", "queue_full", "timeout", "no_verdict", "language_not_read"),
+)
 
 
 class FirstLine(CheckOne):
@@ -208,42 +240,6 @@ def _read_line(kind: Any, line: bytes, number: int) -> Any:
         field = ".".join(map(str, (f"line {number}", *first["loc"])))
         code = "invalid_json" if first["type"] == "json_invalid" else "invalid_request"
         raise Problem(code, str(first["msg"])[:200], "each line is a JSON object", field=field) from error
-
-
-EXAMPLES = (
-    {
-        "name": "a wrong number",
-        "context": "The pump comes with a warranty of 24 months from the date of purchase. The filter is excluded.\n\n"
-        "Returns are free within 30 days.",
-        "question": "How long is the warranty?",
-        "answer": "The pump has a warranty of 36 months from the date of purchase. Returns are free within 30 days.",
-    },
-    {
-        "name": "a supported answer",
-        "context": "The museum opens from Tuesday to Sunday, from 10 am to 6 pm. On Thursdays it closes at 9 pm. "
-        "Admission is 12 euros; children under 14 enter free of charge.",
-        "question": "What does it cost?",
-        "answer": "Admission is 12 euros; children under 14 enter free of charge.",
-    },
-    {
-        "name": "a contradiction",
-        "context": "Adults take one tablet twice a day with food. Do not take this medicine with alcohol. Children "
-        "under 12 must not take it.",
-        "question": "How do I take it?",
-        "answer": "Take this medicine with alcohol.",
-    },
-)
-
-
-log = logging.getLogger("faithkit")
-LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-DESCRIPTION = """Is a response supported by its context, and which parts are not?
-
-Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
-CHECK_CODES = (
-    *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
-    *("loading", "queue_full", "timeout", "no_verdict", "language_not_read"),
-)
 
 
 def create_app(service: Service) -> App:

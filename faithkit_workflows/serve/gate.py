@@ -31,6 +31,19 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 EXPORTER = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 RECEIVE, QUEUE, JUDGE = "receive", "queue", "judge"  # the stages of a request
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+DOCUMENT = "/openapi.json"  # FastAPI's own route
+MAX_LOGGED = 200  # characters of a path
+NUM_BUFFERED = 16  # largest bodies that are in memory at a time
+SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 
 
 class Telemetry:
@@ -117,21 +130,6 @@ class Telemetry:
         """Sends the spans that wait."""
         if self._tracing is not None:
             self._tracing.shutdown()
-
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
-DOCUMENT = "/openapi.json"  # FastAPI's own route
-MAX_LOGGED = 200  # characters of a path
-NUM_BUFFERED = 16  # largest bodies that are in memory at a time
-SAFE = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 def needs_no_key(endpoint: Endpoint) -> Endpoint:

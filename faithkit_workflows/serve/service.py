@@ -33,6 +33,8 @@ PASSED_TIMES = 20.0  # the time that judging a row takes: in this time shorter r
 MAX_PASSED_SECONDS = 10.0  # and never for longer
 MAX_BATCH_SECONDS = 1.0  # for which rows are judged together: the next short row waits for the end of a batch
 LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
+MIN_WORKERS = 2
+LOADING_SECONDS = 5.0
 
 
 @dataclass(eq=False, slots=True)
@@ -196,10 +198,6 @@ def _settle(future: "asyncio.Future[Result]", result: Result | Exception) -> Non
         future.set_exception(result)
     else:
         future.set_result(result)
-
-
-MIN_WORKERS = 2
-LOADING_SECONDS = 5.0
 
 
 class Service:
