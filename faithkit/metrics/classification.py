@@ -139,11 +139,35 @@ def classification_statistic(outcomes: Outcomes) -> Statistic:
         columns += [rows[:, None], gap[:, None] ** 2, in_bins]
         ranking = Ranking(scores[rows], gold[rows], Groups(groups.index[rows], groups.count))
     table = groups.sums(np.concatenate(columns, axis=1))  # [G, 6], or [G, 6 + 2 + bins] with scores
-    whole = table[:, :6].sum(axis=0).reshape(2, len(CLASSES))
+    whole = table[:, :6].sum(axis=0).reshape(2, len(CLASSES))  # 0/0 here is 0; in a resample alone it is undefined
+    in_all, called_in_all = whole.sum(axis=1), whole.sum(axis=0)
 
     def values(weights: Values) -> dict[str, Values]:
         summed = weights @ table
-        found = _count_metrics(summed[:, :6].reshape(-1, 2, len(CLASSES)), majority, whole)
+        counts = summed[:, :6].reshape(-1, 2, len(CLASSES))
+        size, called = counts.sum(axis=2), counts.sum(axis=1)  # [R, 2] and [R, 3]: rows of each class
+        right = np.stack([counts[:, 0, 0], counts[:, 1, 1]], axis=1)
+        total = size.sum(axis=1)
+        f1 = safe_ratio(2 * right, called[:, :2] + size, called_in_all[:2] + in_all)
+        with np.errstate(invalid="ignore"):
+            balanced = np.where((size > 0).all(axis=1), (right / size).mean(axis=1), np.nan)
+        in_majority = size[:, majority] / total
+        found = {
+            "macro_f1": f1.mean(axis=1),
+            "f1": f1[:, 1],
+            "precision": safe_ratio(right[:, 1], called[:, 1], called_in_all[1]),
+            "recall": safe_ratio(right[:, 1], size[:, 1], in_all[1]),
+            "faithful_f1": f1[:, 0],
+            "mean_precision": safe_ratio(right, called[:, :2], called_in_all[:2]).mean(axis=1),
+            "mean_recall": safe_ratio(right, size, in_all).mean(axis=1),
+            "accuracy": right.sum(axis=1) / total,
+            "balanced_accuracy": balanced,
+            "unparsed_rate": called[:, 2] / total,
+            "predicted_rate": called[:, 1] / total,
+            "gold_rate": size[:, 1] / total,
+            "majority_accuracy": in_majority,
+            "majority_macro_f1": in_majority / (1 + in_majority),  # F1 2p / (1 + p) of one class, 0 of the other
+        }
         if ranking is not None:
             num_scored, squares, gaps = summed[:, 6], summed[:, 7], summed[:, 8:]
             found |= ranking(weights)
@@ -155,39 +179,6 @@ def classification_statistic(outcomes: Outcomes) -> Statistic:
         return {name: value for name, value in found.items() if has_both or name not in BOTH_CLASSES}
 
     return values
-
-
-def _count_metrics(counts: Values, majority: int, whole: Values) -> dict[str, Values]:
-    """Maps tables [R, gold 2, called 3] to values [R].
-
-    Args:
-        whole: The table of the whole data: 0/0 there is 0, elsewhere it is undefined.
-    """
-    size = counts.sum(axis=2)  # [R, 2]: rows of each class
-    right = np.stack([counts[:, 0, 0], counts[:, 1, 1]], axis=1)
-    called = counts.sum(axis=1)  # [R, 3]
-    total = size.sum(axis=1)
-    in_all, called_in_all = whole.sum(axis=1), whole.sum(axis=0)
-    f1 = safe_ratio(2 * right, called[:, :2] + size, called_in_all[:2] + in_all)
-    with np.errstate(invalid="ignore"):
-        balanced = np.where((size > 0).all(axis=1), (right / size).mean(axis=1), np.nan)
-    in_majority = size[:, majority] / total
-    return {
-        "macro_f1": f1.mean(axis=1),
-        "f1": f1[:, 1],
-        "precision": safe_ratio(right[:, 1], called[:, 1], called_in_all[1]),
-        "recall": safe_ratio(right[:, 1], size[:, 1], in_all[1]),
-        "faithful_f1": f1[:, 0],
-        "mean_precision": safe_ratio(right, called[:, :2], called_in_all[:2]).mean(axis=1),
-        "mean_recall": safe_ratio(right, size, in_all).mean(axis=1),
-        "accuracy": right.sum(axis=1) / total,
-        "balanced_accuracy": balanced,
-        "unparsed_rate": called[:, 2] / total,
-        "predicted_rate": called[:, 1] / total,
-        "gold_rate": size[:, 1] / total,
-        "majority_accuracy": in_majority,
-        "majority_macro_f1": in_majority / (1 + in_majority),  # F1 2p / (1 + p) of one class, 0 of the other
-    }
 
 
 def safe_ratio(part: Values, whole: Values, whole_of_all: ArrayLike = 1) -> Values:

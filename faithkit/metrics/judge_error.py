@@ -131,16 +131,26 @@ def corrected_rate(called: Values, groups: Sequence[str], error: JudgeError, *, 
     ]
     recall, alarms = error.rates(weights[1])
     called_sums = weights[0] @ table
-    shares = (called_sums[:, 0] / called_sums[:, 1], recall, alarms)
+    shares = [called_sums[:, 0] / called_sums[:, 1], recall, alarms]
     found, missed, false_alarms, passed = error.table.T
     with_label = (int((found + missed > 0).sum()), int((false_alarms + passed > 0).sum()))  # hallucinated, faithful
     counts = (response_groups.count, *with_label)
-    samples = _solve(*(_spread(one, count, draw) for one, count in zip(shares, counts, strict=True)))
+    for place, count in enumerate(counts):
+        # No resample shows the error of a share that is 0 or 1 in all of them. The draws are those of as many
+        # independent observations as groups, by Jeffreys' prior.
+        if (shares[place] == 0).all() or (shares[place] == 1).all():
+            right = count if shares[place][0] == 1 else 0
+            shares[place] = draw.beta(right + 0.5, count - right + 0.5, size=num_resamples)
+    samples = _solve(*shares)
     defined = samples[np.isfinite(samples)]
     if len(defined) < (1 - 0.01) * num_resamples:  # with more undefined ones nothing is known about the rate
         note = "the labelled rows are too few to correct by: the interval is everything"
         return Corrected(metric=Metric(value=shown, low=0.0, high=1.0, n=num_rows), note=note)
-    low, high = np.quantile(defined, _levels(min(response_groups.count, len(error.table))))
+    # The quantiles of a 95% interval are farther out for few groups: Student's t (Hesterberg 2015, expanded).
+    fewest, level = min(response_groups.count, len(error.table)), 0.0
+    if fewest > 1:
+        level = NormalDist().cdf(-((fewest / (fewest - 1)) ** 0.5) * student_quantile(UPPER_QUANTILE, fewest - 1))
+    low, high = np.quantile(defined, (level, 1 - level))
     if min(low, value) > 1 or max(high, value) < 0:
         called_share = 100 * called[rows].mean()
         note = f"no correction: no share of hallucinated responses explains {called_share:.1f}% called so, by its error"
@@ -155,22 +165,3 @@ def _solve(called: Values, recall: Values, alarms: Values) -> Values:
     gain = recall - alarms
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(gain > 0, (called - alarms) / gain, np.nan)
-
-
-def _spread(samples: Values, count: int, draw: np.random.Generator) -> Values:
-    """Gives a share that is 0 or 1 in every resample the error that it has all the same.
-
-    No resample can show it. The draws are those of as many independent observations as groups, by Jeffreys' prior.
-    """
-    if not ((samples == 0).all() or (samples == 1).all()):
-        return samples
-    right = count if samples[0] == 1 else 0
-    return draw.beta(right + 0.5, count - right + 0.5, size=len(samples))
-
-
-def _levels(count: int) -> tuple[float, float]:
-    """The quantiles of a 95% interval, farther out for few groups: Student's t (Hesterberg 2015, expanded)."""
-    if count < 2:
-        return 0.0, 1.0
-    low = NormalDist().cdf(-((count / (count - 1)) ** 0.5) * student_quantile(UPPER_QUANTILE, count - 1))
-    return low, 1 - low

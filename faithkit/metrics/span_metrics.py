@@ -39,7 +39,7 @@ from faithkit.statistics.bootstrap import Evaluation, Groups, ScoredMetrics
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
-AXES_OF_GOLD = {"type": SPAN_TYPES, **AXES}  # a detector's own labels are not compared with those of the data
+AXES_OF_GOLD = {"type": SPAN_TYPES, **AXES}
 Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in order
 
 
@@ -89,7 +89,8 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
         problem = f"{len(unmarked)} of {len(examples)} examples have no marked spans ({shorten(unmarked[0], 40)}, ...)"
         raise UserError(problem, hint="score spans on a benchmark that marks them")
     counts = np.zeros((len(examples), 3), np.int64)
-    by_type: dict[str, NDArray[np.int64]] = {}
+    # By the place of the metric in reports: types in the order of their axis, other labels after them.
+    by_type: dict[tuple[int, int, str], NDArray[np.int64]] = {}
     for row, (example, prediction) in enumerate(zip(examples, aligned, strict=True)):
         spans = example.spans or ()
         found = merge_spans(check_spans(prediction, len(example.response)))
@@ -97,13 +98,21 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
             continue
         marked = merge_spans(spans)
         counts[row] = count_characters(marked), count_characters(found), count_shared(marked, found)
-        recalled, predicted = divide_spans(spans, AXES_OF_GOLD), divide_spans(prediction.spans, AXES)
-        parts = [(f"{name}/char_recall", part, found) for name, part in recalled.items()]
-        parts += [(f"{name}/char_precision", part, marked) for name, part in predicted.items()]
-        for name, part, others in parts:
-            runs = merge_spans(part)
-            of_type = by_type.setdefault(name, np.zeros((len(examples), 2), np.int64))
-            of_type[row] = count_characters(runs), count_shared(runs, others)
+        recalled, predicted = ("char_recall", spans, found), ("char_precision", prediction.spans, marked)
+        for place, (axis, choices) in enumerate(AXES_OF_GOLD.items()):
+            # A detector's own labels are not compared with those of the data.
+            for metric, divided, others in (recalled, predicted) if axis in AXES else (recalled,):
+                parts: dict[str, list[Span]] = {}
+                for span in divided:
+                    value = getattr(span, axis)
+                    if value not in (None, UNTYPED) and span.start < span.end:
+                        parts.setdefault(value, []).append(span)
+                for value, part in parts.items():
+                    rank = choices.index(value) if value in choices else len(choices)
+                    key = (place, rank, f"{axis}/{value}/{metric}")
+                    of_type = by_type.setdefault(key, np.zeros((len(examples), 2), np.int64))
+                    runs = merge_spans(part)
+                    of_type[row] = count_characters(runs), count_shared(runs, others)
     gold = [bool(e.spans) if e.label is None else e.label == HALLUCINATED for e in examples]
     return SpanOutcomes(
         gold=np.array(gold, np.int8),
@@ -113,29 +122,11 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
         marked=counts[:, 0],
         found=counts[:, 1],
         hits=counts[:, 2],
-        by_type={name: by_type[name] for name in sorted(by_type, key=_place_of)},
+        by_type={key[-1]: by_type[key] for key in sorted(by_type)},
         tasks=np.array([str(example.meta.get("task") or "") for example in examples]),
         models=np.array([str(example.meta.get("model") or "") for example in examples]),
         groups=Groups.of(example.group for example in examples),
     )
-
-
-def divide_spans(spans: Iterable[Span], axes: Iterable[str]) -> dict[str, list[Span]]:
-    """Divides spans by their types, such as `relation/contradiction`; those without characters or type are left out."""
-    parts: dict[str, list[Span]] = {}
-    for span in spans:
-        for axis in axes:
-            value = getattr(span, axis)
-            if value not in (None, UNTYPED) and span.start < span.end:
-                parts.setdefault(f"{axis}/{value}", []).append(span)
-    return parts
-
-
-def _place_of(name: str) -> tuple[int, int, str]:
-    """Returns the place of a type's metric in reports: types in the order of their axis, other labels after them."""
-    axis, _, rest = name.partition("/")
-    value, choices = rest.rpartition("/")[0], AXES_OF_GOLD[axis]
-    return list(AXES_OF_GOLD).index(axis), choices.index(value) if value in choices else len(choices), name
 
 
 def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
@@ -209,7 +200,9 @@ def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
 def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
     """Prepares `span_metrics`; `n` counts the responses behind a metric, for a type those with a span of it."""
     counts: dict[str, int] = {}
+    statistics: dict[str, Statistic] = {}
     for prefix, rows in subsets(outcomes).items():
+        statistics[prefix] = overall_statistic(outcomes, rows)
         scored = int((rows & ~np.isnan(outcomes.scores)).sum())
         counts |= {f"{prefix}{level}_{name}": int(rows.sum()) for level in LEVELS for name in SHARES}
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
@@ -229,13 +222,20 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
         rules = "response_ metrics follow the label, response_by_spans_ the spans"
         notes.append(f"{differ} of {total} predictions differ in label and spans: {rules}")
     counts |= {name: int((each[:, 0] > 0).sum()) for name, each in outcomes.by_type.items()}
-    return Evaluation(
-        groups=outcomes.groups,
-        statistic=span_statistic(outcomes),
-        kinds=span_kinds(counts),
-        n=counts,
-        notes=tuple(notes),
-    )
+    by_type = {name: outcomes.groups.sums(each) for name, each in outcomes.by_type.items()}  # [G, 2]
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        found: dict[str, Values] = {}
+        for prefix, part in statistics.items():
+            found |= {prefix + name: value for name, value in part(weights).items()}
+        with np.errstate(invalid="ignore"):  # NaN where a resample has no span of the type
+            for name, each in by_type.items():
+                of_type, in_both = (weights @ each).T
+                found[name] = in_both / of_type
+        return found
+
+    kinds = span_kinds(counts)
+    return Evaluation(groups=outcomes.groups, statistic=statistic, kinds=kinds, n=counts, notes=tuple(notes))
 
 
 def summarise_notes(notes: Iterable[str]) -> tuple[str, ...]:
@@ -253,24 +253,6 @@ def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
     lower = np.char.lower(outcomes.tasks)
     found |= {f"task/{task}/": lower == task for task in sorted(set(lower.tolist())) if task}
     return found | {f"model/{m}/": outcomes.models == m for m in sorted(set(outcomes.models.tolist())) if m}
-
-
-def span_statistic(outcomes: SpanOutcomes) -> Statistic:
-    """Makes a function of group weights for all metrics: rows are summed by group once."""
-    statistics = {prefix: overall_statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
-    by_type = {name: outcomes.groups.sums(each) for name, each in outcomes.by_type.items()}  # [G, 2]
-
-    def values(weights: Values) -> dict[str, Values]:
-        found: dict[str, Values] = {}
-        for prefix, statistic in statistics.items():
-            found |= {prefix + name: value for name, value in statistic(weights).items()}
-        with np.errstate(invalid="ignore"):  # NaN where a resample has no span of the type
-            for name, each in by_type.items():
-                of_type, in_both = (weights @ each).T
-                found[name] = in_both / of_type
-        return found
-
-    return values
 
 
 def overall_statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_] | None = None) -> Statistic:

@@ -86,7 +86,13 @@ def suppression_metrics(
     if unlabelled := [example.id for example in examples if example.label is None]:
         raise UserError(f"{len(unlabelled)} examples have no gold label", hint="choose a split that is labelled")
     names = [str(example.meta.get("model") or "") for example in examples]
-    chosen = _find_models(models, names)
+    chosen = {name.lower(): name for name in sorted(set(names))}  # the models to choose from, as the data spells them
+    if models is not None:
+        wanted = [model.lower() for model in models]
+        if missing := [model for model in wanted if model not in chosen]:
+            have = ", ".join(chosen.values()) or "none"
+            raise UserError(f"no response is by {missing[0]!r}", hint=f"the data has responses by {have}")
+        chosen = {model: chosen[model] for model in wanted}
     sources: dict[str, list[int]] = {}
     for row, example in enumerate(examples):
         if names[row].lower() in chosen:
@@ -129,18 +135,6 @@ def suppression_metrics(
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
     return ScoredMetrics(metrics=metrics, notes=notes)
-
-
-def _find_models(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
-    """Finds the models to choose from as the data spells them, by their names in lower case."""
-    spelt = {name.lower(): name for name in sorted(set(names))}
-    if models is None:
-        return spelt
-    wanted = [model.lower() for model in models]
-    if missing := [model for model in wanted if model not in spelt]:
-        have = ", ".join(spelt.values()) or "none"
-        raise UserError(f"no response is by {missing[0]!r}", hint=f"the data has responses by {have}")
-    return {model: spelt[model] for model in wanted}
 
 
 def _statistic(

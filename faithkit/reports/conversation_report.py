@@ -24,7 +24,7 @@ from faithkit.reports.report import Report
 from faithkit.reports.score_table import Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import PROPORTION
 
 SHOWN = ("macro_f1", "precision", "recall", "auroc")
 PLACES = RIGHT, EARLY, LATE = ("right", "early", "late")
@@ -48,10 +48,10 @@ def conversation_report(
     rows: list[Row] = [
         (str(turn), {"rows": numbers.count(turn), **by_turn["turn", str(turn)]}) for turn in sorted(set(numbers))
     ]
-    columns = {"rows": "rows", **titles_of(COLUMN_METRICS[:3])}
+    heads = {"rows": "rows", **titles_of(COLUMN_METRICS[:3])}
     lines = ["each turn with what came before it, by the labels of turns; 95% intervals over groups"]
     options: dict[str, Any] = {"bounds": COLUMN_METRICS[:2], "no_wrap": ["rows"]}
-    tables = [score_table(f"{title} by turn, percent", "turn", columns, rows, caption=lines, **options)]
+    tables = [score_table(f"{title} by turn, percent", "turn", heads, rows, caption=lines, **options)]
     conversations: dict[tuple[object, ...], list[int]] = {}
     for place, one in enumerate(examples):
         key = (one.group, one.meta.get("scenario"), one.meta.get("model"))
@@ -60,13 +60,32 @@ def conversation_report(
         return Report(metrics=metrics, headline=tuple(tables), notes=(REPEATED,))
     groups = [one.group for one in examples]
     ordered = [sorted(places, key=numbers.__getitem__) for places in conversations.values()]
-    whole = _join_turns(outcomes, ordered, groups)
+    worst = [CLASSES.index(label) for label in (HALLUCINATED, UNPARSED, FAITHFUL)]
+    called: list[int] = []
+    firsts: list[tuple[str, str]] = []  # of each hallucinated conversation its group, and where the first call is
+    for places in ordered:  # any hallucinated turn decides, and else any without a verdict
+        calls, marked = outcomes.called[places], np.flatnonzero(outcomes.gold[places])
+        called.append(next(one for one in worst if one in calls))
+        if len(marked):
+            guessed = np.flatnonzero(calls == worst[0])
+            difference = int(guessed[0] - marked[0]) if len(guessed) else 1
+            firsts.append((groups[places[0]], RIGHT if not difference else EARLY if difference < 0 else LATE))
+    whole = Outcomes(
+        gold=np.array([outcomes.gold[places].max() for places in ordered], np.int8),
+        called=np.array(called, np.int8),
+        scores=np.array([outcomes.scores[places].max() for places in ordered]),  # NaN if a turn has none
+        groups=Groups.of(groups[places[0]] for places in ordered),
+    )
     every = replace(whole, called=np.ones_like(whole.called), scores=np.full(len(ordered), np.nan))
     found, baseline = (classification_metrics(one, num_resamples=num_resamples).metrics for one in (whole, every))
     metrics |= {f"conversation/{name}": one for name, one in found.items()}
-    metrics |= (first := _first_turns(outcomes, ordered, groups, num_resamples))
     lines = [f"n = {len(ordered):,}; any hallucinated turn decides: no label of a whole conversation is read"]
-    if first:
+    if firsts:
+        numbered = Groups.of(group for group, _ in firsts)
+        columns = {f"first_turn/{name}": [one == name for _, one in firsts] for name in PLACES}
+        statistic = mean_statistic(numbered, columns)
+        first = bootstrap(numbered, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
+        metrics |= first
         shares = ", ".join(f"{100 * first[f'first_turn/{name}'].value:.1f}% {name}" for name in PLACES)
         lines.append(f"first hallucinated turn of {first[f'first_turn/{RIGHT}'].n:,}: {shares}")
     systems: list[Row] = [(bold("model"), dict(found)), ("every conversation", dict(baseline))]
@@ -75,35 +94,3 @@ def conversation_report(
         score_table(f"{title} by conversation, percent", "called", shown, systems, bounds=SHOWN[:1], caption=lines)
     )
     return Report(metrics=metrics, headline=tuple(tables))
-
-
-def _join_turns(outcomes: Outcomes, ordered: Sequence[Sequence[int]], groups: Sequence[str]) -> Outcomes:
-    """Makes a row of each conversation: any hallucinated turn decides, and else any without a verdict."""
-    worst = [CLASSES.index(label) for label in (HALLUCINATED, UNPARSED, FAITHFUL)]
-    called = [next(one for one in worst if one in outcomes.called[list(places)]) for places in ordered]
-    return Outcomes(
-        gold=np.array([outcomes.gold[list(places)].max() for places in ordered], np.int8),
-        called=np.array(called, np.int8),
-        scores=np.array([outcomes.scores[list(places)].max() for places in ordered]),  # NaN if a turn has none
-        groups=Groups.of(groups[places[0]] for places in ordered),
-    )
-
-
-def _first_turns(
-    outcomes: Outcomes, ordered: Sequence[Sequence[int]], groups: Sequence[str], num_resamples: int
-) -> dict[str, Metric]:
-    """Computes where the first called turn of each hallucinated conversation is; none without such conversations."""
-    called, names, found = CLASSES.index(HALLUCINATED), [], []
-    for places in ordered:
-        marked = np.flatnonzero(outcomes.gold[list(places)])
-        if len(marked):
-            guessed = np.flatnonzero(outcomes.called[list(places)] == called)
-            difference = int(guessed[0] - marked[0]) if len(guessed) else 1
-            found.append(RIGHT if not difference else EARLY if difference < 0 else LATE)
-            names.append(groups[places[0]])
-    if not found:
-        return {}
-    numbered = Groups.of(names)
-    shares = {f"first_turn/{place}": [one == place for one in found] for place in PLACES}
-    statistic = mean_statistic(numbered, shares)
-    return bootstrap(numbered, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics

@@ -109,19 +109,17 @@ def part_metrics(
     for field, value, rows in divide(examples, PARTS):
         baselines = {one.name: one.predictions for one in predict_baselines(rows, data)}
         scored[f"{field}/{value}"] = score(rows, {MODEL: predictions, **baselines})
-    if types := divide([_with_axes(example) for example in examples], TYPES):
+    typed = []  # with the relation and the element of their types
+    for example in examples:
+        field, *_ = TYPES.get(example.source, ("type",))
+        label = str(example.meta.get(field, ""))
+        typed.append(replace(example, meta={**example.meta, **span_type(example.source, label)}))
+    if types := divide(typed, TYPES):
         systems = {MODEL: predictions} | {one.name: one.predictions for one in predict_baselines(examples, data)}
         for field, value, rows in types:
             found = score(rows, systems)
             scored[f"{field}/{value}"] = {name: {"recall": each["recall"]} for name, each in found.items()}
     return scored
-
-
-def _with_axes(example: Example) -> Example:
-    """Adds the relation and the element of an example's type to its `meta`."""
-    field, *_ = TYPES.get(example.source, ("type",))
-    label = str(example.meta.get(field, ""))
-    return replace(example, meta={**example.meta, **span_type(example.source, label)})
 
 
 def part_tables(
@@ -293,7 +291,15 @@ def columns_report(
     Args:
         columns: Fields of the examples' `meta`, such as a language, a customer or a version.
     """
-    fields = {column: most_frequent([str(one.meta[column]) or "(empty)" for one in examples]) for column in columns}
+    fields: dict[str, list[str]] = {}
+    for column in columns:
+        values = [str(one.meta[column]) or "(empty)" for one in examples]
+        counts = Counter(values)
+        if len(counts) > 21:  # a column of free text has thousands; a single other value keeps its name
+            kept = {value for value, _ in counts.most_common(20)}
+            rest = f"the other {len(counts) - len(kept):,} values"
+            values = [value if value in kept else rest for value in values]
+        fields[column] = values
     outcomes = join_outcomes(examples, {example.id: predictions[example.id] for example in examples})
     found = measure_slices(outcomes, fields, COLUMN_METRICS, num_resamples=num_resamples)
     metrics = {
@@ -304,9 +310,9 @@ def columns_report(
     tables = []
     for column, values in fields.items():
         counts = Counter(values)
-        rest = {value for value in counts if value.startswith("the other ") and value.endswith(" values")}
+        others = {value for value in counts if value.startswith("the other ") and value.endswith(" values")}
         rows: list[Row] = []
-        for value in sorted(counts, key=lambda value: (value in rest, -counts[value], value)):
+        for value in sorted(counts, key=lambda value: (value in others, -counts[value], value)):
             rows.append((escape_terminal(value, 60), {"rows": counts[value], **found[column, value]}))
         lines = ["called, labelled: the hallucinated share by the model and by the labels"]
         lines.append("95% intervals over groups; a value of one label alone has no macro-F1")
@@ -326,19 +332,3 @@ def columns_report(
         for column, values in fields.items()
     }
     return Report(metrics=metrics, headline=tuple(tables), by=by)
-
-
-def most_frequent(values: Sequence[str]) -> list[str]:
-    """Keeps the most frequent values and replaces the others by one, which names their number.
-
-    >>> most_frequent([*"aab", *(str(n) for n in range(100, 150))])[:3]
-    ['a', 'a', 'b']
-    >>> most_frequent([*"aab", *(str(n) for n in range(100, 150))])[-1]
-    'the other 32 values'
-    """
-    counts = Counter(values)
-    if len(counts) <= 21:  # a column of free text has thousands; a single other value keeps its name
-        return list(values)
-    kept = {value for value, _ in counts.most_common(20)}
-    rest = f"the other {len(counts) - len(kept):,} values"
-    return [value if value in kept else rest for value in values]

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich.table import Table
 
 from faithkit.baselines.simple_detectors import BaselineData, refit_threshold
 from faithkit.metrics.classification import classification_statistic
@@ -89,15 +88,40 @@ def set_report(
         fitted = _score(examples, refitted.predictions, sets, protocol, num_resamples).metrics
         metrics |= {f"fitted/{name}": metric for name, metric in fitted.items()}
         notes.append(f"fitted: threshold of the best macro-F1 on {escape_terminal(refitted.fitted_on)}")
-    sizes, first = Counter(sets), protocol.metrics[0]
+    sizes, first, figures = Counter(sets), protocol.metrics[0], set_figures(dataset)
     averaged = [name for name in sizes if name not in protocol.not_in_mean]
     means = []  # of each published system over the sets, the best first; only of those with all figures
-    for row, _ in set_figures(dataset):
+    for row, _ in figures:
         if averaged and all(row.get(name) is not None for name in averaged):
             means.append((float(np.mean([row[name] for name in averaged])), str(row["system"])))
     means.sort(reverse=True)
-    best_mean = means[0][0] if means else None
-    tables = [_set_table(scored.metrics, fitted, sizes, protocol, title=title, dataset=dataset, best_mean=best_mean)]
+
+    def cells(key: str, size: int | str, best: float | None) -> dict[str, Cell]:
+        shown = {metric: scored.metrics.get(f"{key}/{metric}") for metric in protocol.metrics}
+        return {"rows": size, **shown, "fitted": fitted.get(f"{key}/{first}"), BEST: best}
+
+    by_set: list[Row] = []
+    for name, size in sizes.items():
+        known = [float(row[name]) for row, _ in figures if row.get(name) is not None]
+        by_set.append((escape_terminal(name), cells(f"set/{name}", size, max(known, default=None))))
+    if protocol.field:
+        by_set += [None, (bold(MEAN), cells(MEAN, "", means[0][0] if means else None))]
+    columns = {"rows": "rows", **titles_of(protocol.metrics)}
+    columns |= {name: name for name, has_any in {"fitted": fitted, BEST: figures}.items() if has_any}
+    lines = ["95% intervals over groups" + "; at the detector's own threshold" * (first == "balanced_accuracy")]
+    lines += [f"the mean leaves out {', '.join(protocol.not_in_mean)}"] * bool(protocol.not_in_mean)
+    lines += dict.fromkeys(f"* {table.citation}: {table.protocol}" for _, table in figures)
+    part = f" by {protocol.field}" if protocol.field else ", as its paper scores it"
+    by_sets = score_table(
+        f"{title}{part}, percent",
+        protocol.field or "part",
+        columns,
+        by_set,
+        bounds=protocol.metrics,
+        caption=lines,
+        no_wrap=["rows"],
+    )
+    tables = [by_sets]
     if means and (mean := scored.metrics.get(f"{MEAN}/{first}")) is not None:
         place, head = sum(one > 100 * mean.value for one, _ in means) + 1, titles_of([first])[first]
         rows: list[Row] = [(f"{system} *", {head: one}) for one, system in means[:5]]
@@ -149,42 +173,3 @@ def _score(
     missing = [name for name in names if len(defined[name]) < len(protocol.metrics)]
     why = f"rows of one label, or without scores: {', '.join(map(escape_terminal, missing))}"
     return ScoredMetrics(metrics=result.metrics, notes=(why,) if missing else ())
-
-
-def _set_table(
-    metrics: Mapping[str, Metric],
-    fitted: Mapping[str, Metric],
-    sets: Counter[str],
-    protocol: Protocol,
-    *,
-    title: str,
-    dataset: str,
-    best_mean: float | None,
-) -> Table:
-    figures, first = set_figures(dataset), protocol.metrics[0]
-
-    def cells(key: str, size: int | str, best: float | None) -> dict[str, Cell]:
-        shown = {metric: metrics.get(f"{key}/{metric}") for metric in protocol.metrics}
-        return {"rows": size, **shown, "fitted": fitted.get(f"{key}/{first}"), BEST: best}
-
-    rows: list[Row] = []
-    for name, size in sets.items():
-        known = [float(row[name]) for row, _ in figures if row.get(name) is not None]
-        rows.append((escape_terminal(name), cells(f"set/{name}", size, max(known, default=None))))
-    if protocol.field:
-        rows += [None, (bold(MEAN), cells(MEAN, "", best_mean))]
-    columns = {"rows": "rows", **titles_of(protocol.metrics)}
-    columns |= {name: name for name, has_any in {"fitted": fitted, BEST: figures}.items() if has_any}
-    lines = ["95% intervals over groups" + "; at the detector's own threshold" * (first == "balanced_accuracy")]
-    lines += [f"the mean leaves out {', '.join(protocol.not_in_mean)}"] * bool(protocol.not_in_mean)
-    lines += dict.fromkeys(f"* {table.citation}: {table.protocol}" for _, table in figures)
-    part = f" by {protocol.field}" if protocol.field else ", as its paper scores it"
-    return score_table(
-        f"{title}{part}, percent",
-        protocol.field or "part",
-        columns,
-        rows,
-        bounds=protocol.metrics,
-        caption=lines,
-        no_wrap=["rows"],
-    )

@@ -101,21 +101,6 @@ def is_fallback(text: str) -> bool:
     return _FALLBACK.search(" ".join(text.lower().replace("’", "'").split())) is not None
 
 
-def fallback_rates(responses: Sequence[str], references: Sequence[str | None]) -> dict[str, Values]:
-    """Computes `fallback` of all turns, and of the unanswerable and the answerable ones alone; NaN for the others [N].
-
-    The better system falls back on the unanswerable turns and nowhere else.
-    """
-    falls_back = np.array([is_fallback(text) for text in responses], np.float64)
-    unanswerable: NDArray[np.bool_] = np.array([text is not None and is_fallback(text) for text in references], bool)
-    judged = np.array([text is not None for text in references], bool)
-    return {
-        "fallback": falls_back,
-        "fallback_unanswerable": np.where(unanswerable, falls_back, np.nan),
-        "fallback_answerable": np.where(judged & ~unanswerable, falls_back, np.nan),
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricModels:
     """The models that metrics need; metrics of a model that is not given are left out.
@@ -198,7 +183,11 @@ def measure_responses(
     columns |= rouge(responses, gold)
     columns |= extractive_fragments(responses, knowledge)
     columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
-    columns |= fallback_rates(responses, gold)
+    # The better system falls back on the turns whose gold response does, and nowhere else.
+    columns["fallback"] = np.array([is_fallback(text) for text in responses], np.float64)
+    unanswerable: NDArray[np.bool_] = np.array([is_fallback(text) for text in gold], bool)
+    columns["fallback_unanswerable"] = np.where(unanswerable, columns["fallback"], np.nan)
+    columns["fallback_answerable"] = np.where(~unanswerable, columns["fallback"], np.nan)
     for name, metric in response_measures().items():
         if metric.compute is not None:
             columns[name] = np.asarray(metric.compute(examples, responses), np.float64)

@@ -16,7 +16,7 @@ weighted sums of the counts of every pair.
 """  # noqa: E501
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
@@ -161,12 +161,6 @@ def knowledge_f1(responses: Sequence[str], knowledge: Sequence[str]) -> Values:
         [apostrophe_content_words(text) for text in side] for side in (responses, knowledge)
     )
     [shared] = count_shared_grams(response_words, knowledge_words)
-    return shared.f1
-
-
-def answer_f1(first: Sequence[str], second: Sequence[str], clean: Callable[[str], str]) -> Values:
-    """Computes the F1 of two short answers each [N], by the words that are left of them when they are cleaned."""
-    [shared] = count_shared_grams([clean(text).split() for text in first], [clean(text).split() for text in second])
     return shared.f1
 
 

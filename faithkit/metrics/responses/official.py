@@ -52,7 +52,11 @@ class OfficialMetrics:
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> tuple[dict[str, Values], Q2Scores | None]:
         """Columns of each pair by name, and what Q2 asked."""
         lowered = [text.lower() for text in knowledge]
-        [shared] = count_shared_grams(list(map(content_tokens, responses)), list(map(content_tokens, lowered)))
+        content = [  # of each side the tokens in lower case, without spaCy's stop words and punctuation
+            [[token.text.lower() for token in tokens if not (token.is_stop or token.is_punct)] for tokens in side]
+            for side in (map(_tokenizer(), responses), map(_tokenizer(), lowered))
+        ]
+        [shared] = count_shared_grams(*content)
         in_sentences = bleu(bleu_counts(responses, lowered), smooth_no_match=True)  # as sacrebleu 1.4 did
         columns = {"official_f1": shared.f1, "official_bleu": in_sentences}
         if self.bert_score is not None:
@@ -61,11 +65,6 @@ class OfficialMetrics:
             return columns, None
         found = self.q2.score(responses, knowledge)
         return columns | {"official_q2_f1": found.f1, "official_q2_nli": found.nli}, found
-
-
-def content_tokens(text: str) -> list[str]:
-    """Splits a text by spaCy, in lower case, without its stop words and punctuation."""
-    return [token.text.lower() for token in _tokenizer()(text) if not token.is_stop and not token.is_punct]
 
 
 @cache

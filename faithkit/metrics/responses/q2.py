@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from faithkit.detector import CONTRADICTION, ENTAILMENT, Entailment
-from faithkit.metrics.responses.ngrams import answer_f1
+from faithkit.metrics.responses.ngrams import count_shared_grams
 from faithkit.metrics.responses.q2_models import Answers, Candidates, Questions
 from faithkit.statistics.spread import Values
 from faithkit.words import answer_words, apostrophe_words, word_set
@@ -189,9 +189,10 @@ class Q2:
             one.answer = answer
             if answer is not None:
                 answered.append(one)
-        given = [one.answer or "" for one in answered]
-        scores = answer_f1([one.candidate for one in answered], given, self.rules.clean)
-        for one, score in zip(answered, scores.tolist(), strict=True):
+        clean = self.rules.clean
+        candidates = [clean(one.candidate).split() for one in answered]
+        [shared] = count_shared_grams(candidates, [clean(one.answer or "").split() for one in answered])
+        for one, score in zip(answered, shared.f1.tolist(), strict=True):
             one.f1 = one.nli = score
         compared = [
             (one, pair)

@@ -76,12 +76,16 @@ class ExtractiveAnswers:
             for i, start, end in zip(batch, *self.logits(windows, batch), strict=True):
                 owner, text = owners[i], contexts[owners[i]]
                 nothing[owner] = min(nothing[owner], start[0] + end[0])
-                inside = [part == 1 for part in windows.sequence_ids(int(i))]
-                score, first, last = best_span(start, end, np.array(inside), self.max_answer)
+                places = np.flatnonzero([part == 1 for part in windows.sequence_ids(int(i))])  # the text's tokens
+                if not len(places):
+                    continue
+                step = places[None, :] - places[:, None]
+                allowed = (step >= 0) & (step < self.max_answer)
+                scores = np.where(allowed, start[places, None] + end[None, places], -np.inf)
+                first, last = np.unravel_index(int(scores.argmax()), scores.shape)
                 offsets = windows["offset_mapping"][i]
-                found = text[offsets[first][0] : offsets[last][1]].strip() if np.isfinite(score) else ""
-                if found:
-                    best[owner] = max(best[owner], (score, found))
+                if found := text[offsets[places[first]][0] : offsets[places[last]][1]].strip():
+                    best[owner] = max(best[owner], (float(scores[first, last]), found))
         return [text if score > none else None for (score, text), none in zip(best, nothing, strict=True)]
 
     def _windows(self, questions: Sequence[str], contexts: Sequence[str]) -> Any:
@@ -113,24 +117,6 @@ class ExtractiveAnswers:
         lengths = [len(windows["input_ids"][i]) for i in batch]
         rows_of = [[row[:n] for row, n in zip(side, lengths, strict=True)] for side in (starts, ends)]
         return rows_of[0], rows_of[1]
-
-
-def best_span(
-    start: NDArray[Any], end: NDArray[Any], inside: NDArray[np.bool_], max_length: int
-) -> tuple[float, int, int]:
-    """Finds the span within the text with the highest start + end score: score, first and last token; -inf without any.
-
-    Args:
-        inside: Which tokens are the text's.
-    """
-    places = np.flatnonzero(inside)
-    if not len(places):
-        return -np.inf, 0, 0
-    scores = start[places, None] + end[None, places]
-    step = places[None, :] - places[:, None]
-    scores = np.where((step >= 0) & (step < max_length), scores, -np.inf)
-    first, last = np.unravel_index(int(scores.argmax()), scores.shape)
-    return float(scores[first, last]), int(places[first]), int(places[last])
 
 
 PERSONS = frozenset({"i", "me", "you"})  # of these alone no question can be asked of the knowledge

@@ -13,7 +13,6 @@ from faithkit.metrics.responses.measure_responses import (
     MetricModels,
     ResponseJudge,
     critic_rate,
-    fallback_rates,
     is_fallback,
     measure_responses,
 )
@@ -76,15 +75,6 @@ def test_texts_that_say_they_do_not_know(text):
 )
 def test_texts_that_do_not(text):
     assert not is_fallback(text)
-
-
-def test_unanswerable_turns_are_those_whose_gold_response_falls_back():
-    said = ["I don't know.", "It is red.", "I am not sure.", "Blue.", "No idea."]
-    gold = ["I'm not sure.", "I have no idea.", "It is green.", "Blue.", None]
-    found = fallback_rates(said, gold)
-    assert found["fallback"].tolist() == [1, 0, 1, 0, 1]
-    np.testing.assert_equal(found["fallback_unanswerable"], [1, 0, np.nan, np.nan, np.nan])
-    np.testing.assert_equal(found["fallback_answerable"], [np.nan, np.nan, 1, 0, np.nan])
 
 
 class Copying:
@@ -182,6 +172,16 @@ def test_baselines_and_another_system_stand_under_their_names(tmp_path: Path) ->
     without = response_report(paired, models, title="here", num_examples=0, baselines=[], **beside)
     assert "responses to judge" not in render_text(*without.tables)
     assert not any(name.startswith(("gold/", "copy/")) for name in without.metrics)
+
+
+def test_unanswerable_turns_are_those_whose_gold_response_falls_back() -> None:
+    gold = ["I'm not sure.", "I have no idea.", "It is green.", "Blue."]
+    examples = [replace(one, reference=text) for one, text in zip(EXAMPLES, gold, strict=True)]
+    said = ["I don't know.", "It is red.", "I am not sure.", "Blue."]
+    found = measure_responses(examples, said, MetricModels()).columns
+    assert found["fallback"].tolist() == [1, 0, 1, 0]
+    np.testing.assert_equal(found["fallback_unanswerable"], [1, 0, np.nan, np.nan])
+    np.testing.assert_equal(found["fallback_answerable"], [np.nan, np.nan, 1, 0])
 
 
 def test_the_reference_is_the_gold_response_where_there_is_one() -> None:
