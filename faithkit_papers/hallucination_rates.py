@@ -31,7 +31,7 @@ from faithkit.records import HALLUCINATED, LABELS, Example, Turn
 from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
 from faithkit.settings.config_files import EMBEDDED, GOLD, SELF
 from faithkit.statistics.bootstrap import Groups
-from faithkit_papers.rates import Case, Turns, rates_report
+from faithkit_papers.rates import Case, Turns, plot_temperatures, rates_report
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.benchmarks.configured import load_configured
 from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
@@ -97,46 +97,39 @@ class Dialogues:
         return found
 
 
-class DialogueWriter:
-    """Writes replies with a language model.
+def write_replies(
+    engine: TextEngine,
+    dialogues: Dialogues,
+    decoding: Decoding,
+    *,
+    own_history: bool,
+    prompts: str | None = None,
+    title: str = "",
+) -> Replies:
+    """Writes a reply to every turn with a language model; a reply does not depend on the other dialogues.
 
     Args:
         prompts: A folder with another prompt, reply.txt.
     """
-
-    def __init__(self, engine: TextEngine, *, prompts: str | None = None):
-        self.engine = engine
-        self.prompt = read_text_prompt("judge", PROMPT, folder=prompts, optional=OPTIONAL_FIELDS)
-
-    def write(self, dialogues: Dialogues, decoding: Decoding, *, own_history: bool, title: str = "") -> Replies:
-        """Writes a reply to every turn; a reply does not depend on the other dialogues."""
-        replies: Replies = {}
-        failed: dict[str, str] = {}
-        rounds: dict[int, list[Example]] = {}  # turns of the same number in their dialogue are written together
-        for turn in dialogues.turns:
-            rounds.setdefault(len(turn.history) if own_history else 0, []).append(turn)
-        with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
-            for _, turns in sorted(rounds.items()):
-                signals.check()
-                examples = dialogues.with_replies(replies, turns) if own_history else turns
-                requests = [Request(one.id, messages_about(self.prompt, one)) for one in examples]
-                for reply in self.engine.generate(requests, decoding):
-                    replies[reply.id] = cut_to_first_turn(reply.texts[0]) if reply.texts else ""
-                    failed |= {} if reply.texts else {reply.id: reply.problem}
-                    bar.update()
-        if failed:
-            log.warning("%s: %d requests failed, the first: %s", title, len(failed), next(iter(failed.values())))
-        return {turn.id: replies[turn.id] for turn in dialogues.turns}
-
-
-def cut_to_first_turn(text: str) -> str:
-    """Cuts a model's text to its first turn, without the speaker mark and without further turns.
-
-    >>> cut_to_first_turn("[Assistant]: It is red. [Human]: Really?")
-    'It is red.'
-    """
-    reply = text.strip().removeprefix(f"{SPEAKER_MARKS[WIZARD]}:")
-    return _MARKS.split(reply, maxsplit=1)[0].strip()
+    prompt = read_text_prompt("judge", PROMPT, folder=prompts, optional=OPTIONAL_FIELDS)
+    replies: Replies = {}
+    failed: dict[str, str] = {}
+    rounds: dict[int, list[Example]] = {}  # turns of the same number in their dialogue are written together
+    for turn in dialogues.turns:
+        rounds.setdefault(len(turn.history) if own_history else 0, []).append(turn)
+    with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
+        for _, turns in sorted(rounds.items()):
+            signals.check()
+            examples = dialogues.with_replies(replies, turns) if own_history else turns
+            requests = [Request(one.id, messages_about(prompt, one)) for one in examples]
+            for reply in engine.generate(requests, decoding):
+                text = reply.texts[0].strip().removeprefix(f"{SPEAKER_MARKS[WIZARD]}:") if reply.texts else ""
+                replies[reply.id] = _MARKS.split(text, maxsplit=1)[0].strip()  # its first turn alone
+                failed |= {} if reply.texts else {reply.id: reply.problem}
+                bar.update()
+    if failed:
+        log.warning("%s: %d requests failed, the first: %s", title, len(failed), next(iter(failed.values())))
+    return {turn.id: replies[turn.id] for turn in dialogues.turns}
 
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
@@ -202,8 +195,6 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         num_resamples=config["num_resamples"],
     )
     if block["plots"] and any(case.temperature is not None for case in turns):
-        from faithkit_papers.rates import plot_temperatures
-
         log.info("plot: %s", plot_temperatures(rates, run.path / "temperature.png"))
     return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
@@ -222,9 +213,9 @@ def _collect_replies(
     missing = [history for history in block["histories"] if history not in given]
     if not system.get("name") or not missing:
         return
-    options = EngineOptions(**{key: value for key, value in system.items() if key not in FILES.values()})
-    engine = build_text_engine(options)
-    writer = DialogueWriter(engine, prompts=block["prompts"])
+    engine = build_text_engine(
+        EngineOptions(**{key: value for key, value in system.items() if key not in FILES.values()})
+    )
     for temperature in block["temperatures"] or (None,):
         decoding = Decoding(**config["decoding"])
         if temperature == 0:
@@ -233,7 +224,8 @@ def _collect_replies(
             decoding = replace(decoding, strategy=NUCLEUS, temperature=temperature)
         for history in missing:
             case = Case(system=name, history=history, temperature=temperature)
-            replies = writer.write(dialogues, decoding, own_history=history == SELF, title=case.name)
+            options = {"own_history": history == SELF, "prompts": block["prompts"], "title": case.name}
+            replies = write_replies(engine, dialogues, decoding, **options)
             path = run.path / "responses" / f"{case.file}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_jsonl(path, ({"id": id_, "text": text} for id_, text in replies.items()))

@@ -7,7 +7,7 @@ checksum of all files here is pinned by tests/faithkit_papers/test_published.py.
 from functools import cache
 from pathlib import Path
 
-from faithkit.published.figures import ALL, PublishedTable, Row, published_table, read_table
+from faithkit.published.figures import ALL, PublishedTable, published_table, read_table
 
 FOLDER = Path(__file__).with_name("published")
 CHECKSUMS = {  # SHA-256
@@ -46,24 +46,3 @@ def published_counts(benchmark: str) -> tuple[dict[str, tuple[int, int]], str]:
     parts = {row["scenario"]: (row["train"] + row["test"], row["hallucinated"]) for row in table.rows}
     whole = (sum(examples for examples, _ in parts.values()), sum(wrong for _, wrong in parts.values()))
     return parts | {ALL: whole}, table.citation
-
-
-def bucket_rows(by: str) -> dict[str, list[Row]]:
-    """Gives Table 4 by task, shortest bucket first.
-
-    Args:
-        by: `context` or `response`, whichever is measured.
-    """
-    found: dict[str, list[Row]] = {}
-    for row in paper_table("ragtruth_lengths").rows:
-        if row["by"] == by:
-            found.setdefault(row["task"], []).append(row)
-    return found
-
-
-def part_note(num_responses: int) -> str:
-    """Says of how many responses the paper's figures are, where ours are fewer or more."""
-    whole = paper_table("ragtruth_basic").by("task")[ALL]["responses"]
-    if num_responses == whole:
-        return ""
-    return f"these are {num_responses:,} responses, the paper's {whole:,}: counts differ, and shares are of a part"

@@ -26,7 +26,7 @@ def main(cfg: Any) -> None:
 
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to, run_lock
-    from faithkit_papers.reproduction.paper_tables import all_steps, select_results
+    from faithkit_papers.reproduction.paper_tables import all_results, all_steps
     from faithkit_papers.reproduction.reproduction_report import describe_results, write_report, write_result
     from faithkit_papers.reproduction.table_files import ALL, LIST
     from faithkit_papers.reproduction.table_steps import (
@@ -51,7 +51,8 @@ def main(cfg: Any) -> None:
         trainer=given.get("trainer"),
         engine={name: value for name, value in given["engine"].items() if value is not None},
     )
-    results = select_results([ALL] if LIST in names else names, place.scale)
+    known = all_results(place.scale)
+    results = list(known.values()) if {ALL, LIST} & {*names} else [known[name] for name in dict.fromkeys(names)]
     if LIST in names:
         print(*describe_results(results, place), sep="\n")
         return

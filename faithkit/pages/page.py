@@ -71,17 +71,6 @@ class AgentTurn:
     calls: Sequence[Mapping[str, Any]]
 
 
-def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
-    """Cuts the text into pieces, each covered by the same spans of each layer; joined, they are the text again."""
-    inner = (end for spans in layers for span in spans if span.start < span.end for end in (span.start, span.end))
-    bounds = sorted({0, len(text), *inner})
-    pieces: list[Piece] = []
-    for start, end in pairwise(bounds):
-        over = [[n for n, span in enumerate(spans) if span.start <= start and end <= span.end] for spans in layers]
-        pieces.append((text[start:end], *over) if any(over) else text[start:end])
-    return pieces
-
-
 def build_row(
     example: Example,
     predictions: Sequence[Prediction | None],
@@ -98,64 +87,60 @@ def build_row(
         turn: Its place in a conversation.
         calls: The places of the turn's calls among the calls.
     """
-    gold = _nonempty_spans(example.spans)
-    called: list[list[Span]] = []
+    gold, label, is_marked = _nonempty_spans(example.spans), gold_label(example), example.spans is not None
+    sources = turn.sources if turn else ()
+    layers: list[list[Span]] = [gold]  # of the spans over the answer: the gold ones, then those of each system
+    said: list[list[Any] | None] = []
     for one in predictions:
         marks: list[Span] = []
         with suppress(UserError):  # marks that do not fit the answer are left out
             if one is not None and context is not None:
                 marks = _nonempty_spans(check_spans(one, len(example.response)))
-        called.append(marks)
-    label = gold_label(example)
+        layers.append(marks)
+        if one is None:
+            said.append(None)
+            continue
+        verdict: list[Any] = [
+            None if one.label is None else CALLED.index(one.label),
+            round_score(one.score),
+            OUTCOMES.index(response_outcome(example, one)),
+            sum(1 << SPAN_OUTCOMES.index(kind) for kind in span_kinds(example, one)),
+        ]
+        described: list[list[Any]] = []
+        for span in marks:
+            share = round_score(_covered_share(span, gold)) if is_marked else None
+            described.append([_names_of(span), round_score(span.score), share])
+            if example.response and (evidence := span.evidence):
+                # The reason, the sentence that the mark was compared with, and the tool that gave it, as far as known.
+                source = sources[evidence.passage] if evidence.text and evidence.passage < len(sources) else ""
+                found = [evidence.reason, evidence.text, source]
+                described[-1] += found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
+        text = one.text if one.text != example.response else ""
+        said.append([*verdict, described, text] if text else [*verdict, described] if described else verdict)
+    # Pieces that are covered by the same spans of each layer; joined, they are the text again.
+    bounds = sorted(
+        {0, len(example.response), *(end for spans in layers for one in spans for end in (one.start, one.end))}
+    )
+    pieces: list[Piece] = []
+    for start, end in pairwise(bounds):
+        over = [[n for n, span in enumerate(spans) if span.start <= start and end <= span.end] for spans in layers]
+        pieces.append((example.response[start:end], *over) if any(over) else example.response[start:end])
+    gold_spans = []
+    for span in gold:
+        shares = (_covered_share(span, marks) for marks in layers[1:])
+        both = zip(predictions, shares, strict=True)
+        gold_spans.append([_names_of(span), [None if one is None else round_score(share) for one, share in both]])
     return {
         "id": example.id,
         "facts": [one.values.index(one.of[example.id]) if example.id in one.of else None for one in facts],
         "gold": None if label is None else CALLED.index(label),
         "context": context,
         "turns": [[turn.speaker, turn.text] for turn in example.history],
-        "pieces": split_by_spans(example.response, gold, *called),
-        "gold_spans": None
-        if example.spans is None
-        else [
-            [
-                _names_of(span),
-                [
-                    None if p is None else round_score(_covered_share(span, s))
-                    for p, s in zip(predictions, called, strict=True)
-                ],
-            ]
-            for span in gold
-        ],
-        "said": [
-            None if one is None else _verdict_data(example, one, spans, gold, turn.sources if turn else ())
-            for one, spans in zip(predictions, called, strict=True)
-        ],
+        "pieces": pieces,
+        "gold_spans": gold_spans if is_marked else None,
+        "said": said,
         **({"turn": [turn.conversation, turn.number, calls]} if turn else {}),
     }
-
-
-def _verdict_data(
-    example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span], sources: Sequence[str]
-) -> list[Any]:
-    """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
-    kinds, has_text = span_kinds(example, prediction), bool(example.response)
-    verdict: list[Any] = [
-        None if prediction.label is None else CALLED.index(prediction.label),
-        round_score(prediction.score),
-        OUTCOMES.index(response_outcome(example, prediction)),
-        sum(1 << SPAN_OUTCOMES.index(kind) for kind in kinds),
-    ]
-    marks: list[list[Any]] = []
-    for span in spans:
-        share = None if example.spans is None else round_score(_covered_share(span, gold))
-        marks.append([_names_of(span), round_score(span.score), share])
-        if has_text and (evidence := span.evidence):
-            # The reason, the sentence that the mark was compared with, and the tool that gave it; the last may lack.
-            source = sources[evidence.passage] if evidence.text and evidence.passage < len(sources) else ""
-            found = [evidence.reason, evidence.text, source]
-            marks[-1] += found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
-    text = prediction.text if prediction.text != example.response else ""
-    return [*verdict, marks, text] if text else [*verdict, marks] if marks else verdict
 
 
 def _names_of(span: Span) -> list[str]:

@@ -121,13 +121,14 @@ def read_table(path: Path, checksum: str) -> PublishedTable:
 TEST_RESPONSES = 450 * 6  # sources, models
 TASKS = ("qa", "data2txt", "summary", "")  # "" is overall; the order of the paper's columns
 V1, REVISED = "v1", "revised"
-BY_TASK = {"response": "ragtruth_response_level", "char": "ragtruth_span_level"}  # the first version's tables
-OVERALL = {
-    **{REVISED: "ragtruth_revised", "Luna": "luna", "RAG-HAT": "rag_hat", "LettuceDetect": "lettucedetect"},
-    "LettuceDetect v2": "lettucedetect_v2",
-}
-# Other papers' figures by task: the source, its level and table. A mean of tasks is no figure of all responses.
-OTHERS_BY_TASK = {"RAG-HAT": ("response", "rag_hat_by_task"), "RL4HS": ("char", "rl4hs")}
+# RAGTruth's tables: the source, the level of a table by task and "" for one of both levels over all tasks, the file.
+# A mean of tasks is no figure of all responses.
+RAGTRUTH_TABLES = (
+    *((V1, "response", "ragtruth_response_level"), (V1, "char", "ragtruth_span_level")),
+    *(("RAG-HAT", "response", "rag_hat_by_task"), ("RL4HS", "char", "rl4hs")),
+    *((REVISED, "", "ragtruth_revised"), ("Luna", "", "luna"), ("RAG-HAT", "", "rag_hat")),
+    *(("LettuceDetect", "", "lettucedetect"), ("LettuceDetect v2", "", "lettucedetect_v2")),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,20 +163,16 @@ class PublishedDetector:
 def all_published_detectors() -> tuple[PublishedDetector, ...]:
     """Reads all figures, those by task first."""
     rows = []
-    for level, name in BY_TASK.items():
-        table = published_table(name)
-        rows += [PublishedDetector(**row, source=V1, level=level, table=table) for row in table.rows]
-    for source, (level, name) in OTHERS_BY_TASK.items():
-        table = published_table(name)
-        rows += [PublishedDetector(**row, source=source, level=level, table=table) for row in table.rows]
-    for source, name in OVERALL.items():
+    for source, of_level, name in RAGTRUTH_TABLES:
         table = published_table(name)
         for row in table.rows:
-            for level in ("response", "char"):
-                figures = {name: row[f"{level}_{name}"] for name in ("precision", "recall", "f1")}
+            for level in [of_level] if of_level else ("response", "char"):
+                figures = row
+                if not of_level:
+                    shares = {name: row[f"{level}_{name}"] for name in ("precision", "recall", "f1")}
+                    figures = {"system": row["system"], "task": "", **shares}
                 if figures["f1"] is not None:
-                    names = {"system": row["system"], "source": source, "level": level, "task": ""}
-                    rows.append(PublishedDetector(**names, **figures, table=table))
+                    rows.append(PublishedDetector(**figures, source=source, level=level, table=table))
     return tuple(rows)
 
 

@@ -36,7 +36,6 @@ from faithkit_papers.annotation.measures import (
     Answered,
     evaluate_spans,
     labels_in,
-    labels_of,
     marked_items,
     measure,
     pair_kappas,
@@ -47,15 +46,17 @@ from faithkit_papers.annotation.measures import (
 from faithkit_papers.annotation.project import read_rows
 from faithkit_workflows.settings.construction import annotations_file
 
-OF_LABELS = {
+MEASURES = {
     "agreement": "observed",
     "cohen_kappa": "Cohen's kappa",
     "fleiss_kappa": "Fleiss' kappa",
     "randolph_kappa": "Randolph's kappa",
     "alpha": "Krippendorff's alpha",
     "alpha_ordinal": "alpha, ordinal",
+    "char_f1": "F1 of characters",
+    "typed_char_f1": "F1 with types",
+    "char_alpha": "alpha of characters",
 }
-OF_SPANS = {"char_f1": "F1 of characters", "typed_char_f1": "F1 with types", "char_alpha": "alpha of characters"}
 log = logging.getLogger("faithkit")
 
 
@@ -195,8 +196,11 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         ratings = ratings_of(answered, name, kind)
         measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)
         pairs[name] = pair_kappas(ratings)
-        labels = labels_of(answered, name) if kind == NOMINAL else {}
-        for label, chosen in labels.items() if len(labels) > 2 else ():  # two labels are complements
+        labels = (
+            {label for one in answered for label in labels_in(one.answers.get(name, ()))} if kind == NOMINAL else ()
+        )
+        for label in sorted(labels) if len(labels) > 2 else ():  # two labels are complements
+            chosen = ratings_of(answered, name, kind, label)
             measured[f"{name}/{label}"] = measure(chosen, num_resamples=num_resamples)
     project, scheme_labels = path.parent / PROJECT, dict[str, Mapping[str, str]]()
     if project.is_dir():  # else the answers are from elsewhere
@@ -232,8 +236,9 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
     write_results(run.metrics, full_names("test", dataset, metrics), meta)
     spans = {name: scored for name, scored in measured.items() if kinds[name.partition("/")[0]] == SPANS}
     others = {name: scored for name, scored in measured.items() if name not in spans}
-    tables = [_table("agreement on labels and ratings", others, OF_LABELS, "alpha")] if others else []
-    tables += [_table("agreement on spans", spans, OF_SPANS, "char_f1")] if spans else []
+    tables = [
+        _table(f"agreement on {what}", of) for what, of in {"labels and ratings": others, "spans": spans}.items() if of
+    ]
     tables += [_systems_table(compared)] if len({row.system for row in compared}) > 1 else []
     print_tables(*tables)
     for name, values in pairs.items():
@@ -244,16 +249,16 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         log.info("note: %s", note)
 
 
-def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[str, str], of_label: str) -> Table:
+def _table(title: str, measured: Mapping[str, ScoredMetrics]) -> Table:
     """Makes the table of all measures of each question and one of each of its labels; metrics.json has all."""
     table = new_number_table(title, ("question", "measure"), ("agreement", "n"), show_edge=True)
     for name, scored in measured.items():
         question, _, label = name.partition("/")
-        shown = [one for one in columns if one in scored.metrics and (not label or one == of_label)]
+        shown = [one for one in MEASURES if one in scored.metrics and (not label or one in ("alpha", "char_f1"))]
         for place, one in enumerate(shown):
             metric = scored.metrics[one]
             head = "" if place else f"  {escape_terminal(label)}" if label else escape_terminal(question)
-            table.add_row(Text(head), Text(columns[one]), format_metric(metric), f"{metric.n:,}")
+            table.add_row(Text(head), Text(MEASURES[one]), format_metric(metric), f"{metric.n:,}")
     return table
 
 

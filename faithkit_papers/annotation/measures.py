@@ -134,7 +134,13 @@ def questions_of(answered: Iterable[Answered], place: str) -> dict[str, str]:
     kinds: dict[str, str] = {}
     for one in answered:
         for name, answer in one.answers.items():
-            if (kind := _kind(answer)) is None:
+            if isinstance(answer, int):
+                kind = NOMINAL if isinstance(answer, bool) else ORDINAL
+            elif isinstance(answer, list) and answer and all(isinstance(span, dict) for span in answer):
+                kind = SPANS
+            elif isinstance(answer, list) and all(isinstance(label, str) for label in answer):
+                kind = NOMINAL
+            else:
                 continue
             if kinds.setdefault(name, kind) != kind and answer:
                 if kinds[name] == NOMINAL and kind == SPANS:  # an empty list may be either
@@ -145,40 +151,22 @@ def questions_of(answered: Iterable[Answered], place: str) -> dict[str, str]:
     return kinds
 
 
-def _kind(answer: Any) -> str | None:
-    if isinstance(answer, int):
-        return NOMINAL if isinstance(answer, bool) else ORDINAL
-    if isinstance(answer, list) and answer and all(isinstance(span, dict) for span in answer):
-        return SPANS
-    if isinstance(answer, list) and all(isinstance(label, str) for label in answer):
-        return NOMINAL
-    return None
-
-
-def ratings_of(answered: Sequence[Answered], question: str, kind: str) -> Ratings:
-    """Makes the table of a nominal or ordinal question; each combination of labels is a category."""
-    if kind == ORDINAL:
-        return _table(answered, question, str)
-    return _table(answered, question, lambda answer: " + ".join(sorted(labels_in(answer))))
-
-
-def labels_of(answered: Sequence[Answered], question: str) -> dict[str, Ratings]:
-    """Makes a table for each label of a question: whether it was chosen."""
-    names = sorted({label for one in answered for label in labels_in(one.answers.get(question, ()))})
-    return {
-        name: _table(answered, question, lambda answer, name=name: str(int(name in labels_in(answer))))
-        for name in names
-    }
-
-
 def labels_in(answer: Any) -> list[str]:
     """Lists the labels of an answer, which may be a single one."""
     return [str(answer)] if isinstance(answer, bool | str) else list(answer)
 
 
-def _table(answered: Sequence[Answered], question: str, category: Any) -> Ratings:
+def ratings_of(answered: Sequence[Answered], question: str, kind: str, label: str | None = None) -> Ratings:
+    """Makes the table of a nominal or ordinal question; each combination of labels is a category.
+
+    Args:
+        label: Makes the table of this label: whether it was chosen.
+    """
     given = [one for one in answered if question in one.answers]
-    names = [category(one.answers[question]) for one in given]
+    names = []
+    for answer in (one.answers[question] for one in given):
+        chosen = [str(answer)] if kind == ORDINAL else sorted(labels_in(answer))
+        names.append(" + ".join(chosen) if label is None else str(int(label in chosen)))
     is_number = all(name.lstrip("-").isdigit() for name in names)
     categories = sorted(set(names), key=int if is_number else None)
     items, annotators = list(dict.fromkeys(one.item for one in given)), sorted({one.annotator for one in given})

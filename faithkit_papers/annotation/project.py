@@ -11,16 +11,13 @@ offsets are converted back.
 Exports (JSON) are checked against the rows. A bad annotation stops the reading, or is left out with
 `on_bad_annotation=skip`. Problems are counted by kind, and listed with their places. Spans get offsets in characters of
 the original text, checked against their quotes.
-
->>> text = "one\\r\\ntwo"
->>> shown_text(text), to_shown(text, 5), to_original(text, 4)
-('one\\ntwo', 4, 5)
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -40,27 +37,6 @@ HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_anno
 def shown_text(text: str) -> str:
     """Rewrites a text as a browser shows it: with "\\n" as the only line break, and without NUL."""
     return re.sub("\r\n?", "\n", text).replace(_NUL, _REPLACEMENT)
-
-
-def to_shown(text: str, offset: int) -> int:
-    """Converts an offset of the text to one of the shown text; inside "\\r\\n" it becomes that of the line break."""
-    return offset - text.count("\r\n", 0, offset)
-
-
-def to_original(text: str, offset: int) -> int:
-    """Reverses `to_shown`: an offset behind a line break stays behind both of its characters."""
-    removed = 0
-    for match in re.finditer("\r\n", text):
-        if match.start() - removed >= offset:
-            break
-        removed += 1
-    return offset + removed
-
-
-def same_quote(quoted: str, text: str) -> bool:
-    """Compares a span's text with Label Studio's quote, which may have "\\\\n" as two characters and fewer spaces."""
-    first, second = ("".join(one.replace("\\n", "\n").split()) for one in (quoted, text))
-    return first == second
 
 
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
@@ -134,8 +110,11 @@ def write_project(folder: Path, scheme: Scheme, rows: Iterable[AnnotationRow], m
             if (answer := row.suggested.get(question.name)) is None:
                 continue
             if question.kind == SPANS:
-                places = [{name: to_shown(row.text, span[name]) for name in ("start", "end")} for span in answer]
-                answer = [span | place for span, place in zip(answer, places, strict=True)]
+                breaks = {name: [row.text.count("\r\n", 0, span[name]) for span in answer] for name in ("start", "end")}
+                answer = [
+                    span | {name: span[name] - counts[place] for name, counts in breaks.items()}
+                    for place, span in enumerate(answer)
+                ]
             results += question.results(answer, target, data[target])
         tasks.append({"data": data, "predictions": [{"model_version": model, "result": results}] if results else []})
     write_json(folder / TASKS, tasks)
@@ -219,7 +198,11 @@ def check_spans(spans: Sequence[Mapping[str, Any]], text: str) -> None:
             raise BadAnswer("offsets beyond the text", f"{start} to {end}, but the text has {len(text)} characters")
         if start == end:
             raise BadAnswer("empty span", f"it begins and ends at {start}")
-        if "text" in span and not same_quote(span["text"], text[start:end]):
+        # Label Studio's quote may have "\\n" as two characters, and fewer spaces.
+        quotes = {
+            "".join(one.replace("\\n", "\n").split()) for one in (span.get("text", text[start:end]), text[start:end])
+        }
+        if len(quotes) > 1:
             problem = f"{start} to {end} is {shorten(text[start:end])}, and not {shorten(span['text'])}"
             raise BadAnswer("text at another place", problem)
 
@@ -341,8 +324,9 @@ def _answers(
             known.add(question.flags_name)
             spans = question.read([*given, *values.get(question.flags_name, ())])
             check_spans(spans, shown_text(row.text))
-            for span in spans:
-                span |= {name: to_original(row.text, span[name]) for name in ("start", "end")}
+            for span, name in product(spans, ("start", "end")):
+                for line_break in re.finditer("\r\n", row.text):  # of which the browser shows one character
+                    span[name] += line_break.start() < span[name]
             answers[question.name], overlaps = join_overlaps(spans)
             for _ in range(overlaps):
                 report.count("overlapping spans", place, f"in row {row.id}")

@@ -78,20 +78,10 @@ UNSUPPORTED = {  # FaithDial's appendix A
     "advice": "Advice.",
     "acknowledgment": "It takes up information of the other speaker.",
 }
-TRIGGERS = {
-    "personal": "A question about the speaker.",
-    "objective": "A question about the topic.",
-    "opinion": "An opinion, or a question about one.",
-}
 QUALITIES = {
     TRUNCATED: "The response breaks off.",
     REFUSED: "It refuses, though the source has the answer.",
     GOOD: "Neither of them.",
-}
-QUALITIES_OF_TALK = {
-    "cooperative": "fits the turn before, helps, does not mislead",
-    "abstractive": "uses the knowledge in new words",
-    "engaging": "invites an answer and moves the talk on",
 }
 SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # names in predictions
 
@@ -248,7 +238,13 @@ SCHEMES = {
                     labels={YES: "In any turn that is judged.", NO: "In none."},
                 ),
                 Question(NUMBER, "round", "Round of the first one", when=_HALLUCINATED_ONLY),
-                Question(CHOICES, "type", "Its type", labels=DIAHALU_LABELS, when=_HALLUCINATED_ONLY),
+                Question(
+                    CHOICES,
+                    "type",
+                    "Its type",
+                    labels=DIAHALU_LABELS,
+                    when=_HALLUCINATED_ONLY,
+                ),
                 Question(TEXT, "explanation", "Why?", when=_HALLUCINATED_ONLY),
             ),
             suggest=_dialogue_verdict,
@@ -302,7 +298,17 @@ SCHEMES = {
                     "Does the reply say that it cannot answer?",
                     labels={YES: "It does not know, or has no such experience.", NO: "It answers."},
                 ),
-                Question(CHOICES, "trigger", "What led to it?", labels=TRIGGERS, when=("fallback", YES)),
+                Question(
+                    CHOICES,
+                    "trigger",
+                    "What led to it?",
+                    labels={
+                        "personal": "A question about the speaker.",
+                        "objective": "A question about the topic.",
+                        "opinion": "An opinion, or a question about one.",
+                    },
+                    when=("fallback", YES),
+                ),
             ),
             suggest=lambda example, prediction: {},
         ),
@@ -330,7 +336,11 @@ SCHEMES = {
                 ),
                 *(
                     Question(RATING, name, f"{name.capitalize()}: {meaning}", highest=4, when=("faithful", "Faithful"))
-                    for name, meaning in QUALITIES_OF_TALK.items()
+                    for name, meaning in {
+                        "cooperative": "fits the turn before, helps, does not mislead",
+                        "abstractive": "uses the knowledge in new words",
+                        "engaging": "invites an answer and moves the talk on",
+                    }.items()
                 ),
             ),
             suggest=_verdict,

@@ -108,7 +108,23 @@ class CorpusRows:
             column.append(None if (value := read_facet(example, name)) is None else str(value))
         part = read_part(example), str(read_facet(example, "corpus") or "")
         self.parts.append(part)
-        for name, value in {**self._count(example), **self._measure(example)}.items():
+        label, spans, original = example.label, example.spans, example.original
+        turn_words = example.meta.get("turn_words")  # of a whole dialogue
+        group = self._groups.setdefault(example.group, len(self._groups))
+        context = self._contexts.setdefault((group, hash(example.knowledge)), len(self._contexts))
+        by_spans = None if spans is None else len(spans) > 0
+        counts = {
+            "judged": by_spans if label is None else label == HALLUCINATED,
+            "spans": None if spans is None else len(spans),
+            "history": len(example.history),
+            "edited": None if original is None else original.strip() != example.response.strip(),
+            "turns": len(turn_words) if turn_words else None,
+            "spoken_words": sum(turn_words) if turn_words else None,
+            "longest_turn": max(turn_words) if turn_words else None,
+            "group": group,
+            "context": context if example.knowledge else None,
+        }
+        for name, value in {**counts, **self._measure(example)}.items():
             self.numbers[name].append(np.nan if value is None else value)
         pair = hash((example.knowledge, example.history, example.response))
         self.num_repeated += pair in self._pairs
@@ -117,7 +133,13 @@ class CorpusRows:
             self.types[part].update(map(str, example.meta.get("types") or ()))
         elif example.spans:
             self.types[part].update(span.label for span in example.spans)
-            self.positions[part] = self.positions.get(part, 0) + positions(example)
+            # The positions of the spans in the response: each has weight 1, spread over its characters.
+            edges, total = np.linspace(0, 1, NUM_BINS + 1), np.zeros(NUM_BINS)
+            for span in example.spans:
+                if span.start < span.end:
+                    start, end = span.start / len(example.response), span.end / len(example.response)
+                    total += np.diff(np.clip(edges, start, end)) / (end - start)
+            self.positions[part] = self.positions.get(part, 0) + total
         if (found := begin_class(example.tags)) is not None:
             model, corpus = read_facet(example, "model"), read_facet(example, "corpus")
             system = f"{model or 'all'} ({corpus})" if corpus else str(model or "")  # empty where both are unknown
@@ -150,24 +172,6 @@ class CorpusRows:
         }
         return dict(sorted(names.items(), key=lambda item: item[1]))
 
-    def _count(self, example: Example) -> dict[str, float | None]:
-        label, spans, original = example.label, example.spans, example.original
-        turn_words = example.meta.get("turn_words")  # of a whole dialogue
-        group = self._groups.setdefault(example.group, len(self._groups))
-        context = self._contexts.setdefault((group, hash(example.knowledge)), len(self._contexts))
-        by_spans = None if spans is None else len(spans) > 0
-        return {
-            "judged": by_spans if label is None else label == HALLUCINATED,
-            "spans": None if spans is None else len(spans),
-            "history": len(example.history),
-            "edited": None if original is None else original.strip() != example.response.strip(),
-            "turns": len(turn_words) if turn_words else None,
-            "spoken_words": sum(turn_words) if turn_words else None,
-            "longest_turn": max(turn_words) if turn_words else None,
-            "group": group,
-            "context": context if example.knowledge else None,
-        }
-
     def _measure(self, example: Example) -> dict[str, float | None]:
         """Measures the texts, and how much of the knowledge the response and the original copy."""
         if example.knowledge != self._knowledge[0]:  # several systems respond to the same knowledge
@@ -196,13 +200,3 @@ def read_part(example: Example) -> str:
     return str(
         next((example.meta[name] for name in ("task", "scenario", "domain") if example.meta.get(name)), example.source)
     )
-
-
-def positions(example: Example) -> NDArray[np.float64]:
-    """Sums the positions of spans in a response [NUM_BINS]: each has weight 1, spread over its characters."""
-    edges, total = np.linspace(0, 1, NUM_BINS + 1), np.zeros(NUM_BINS)
-    for span in example.spans or ():
-        if span.start < span.end:
-            start, end = span.start / len(example.response), span.end / len(example.response)
-            total += np.diff(np.clip(edges, start, end)) / (end - start)
-    return total

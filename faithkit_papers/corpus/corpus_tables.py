@@ -8,12 +8,7 @@ from faithkit.pages.page_tables import bold, format_metric, new_number_table
 from faithkit.published.figures import Row
 from faithkit_papers.corpus.corpus_rows import ACTS, CLASSES
 from faithkit_papers.corpus.corpus_stats import ALL, Bucket, CorpusStats, Counts, sort_labels
-from faithkit_papers.published_figures import (
-    bucket_rows,
-    paper_table,
-    part_note,
-    published_counts,
-)
+from faithkit_papers.published_figures import paper_table, published_counts
 
 RAGTRUTH = "ragtruth"
 PAPER = "  paper"
@@ -57,7 +52,10 @@ def build_corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "
         heads_of = [label.replace("_", " ") for label in labels]
         tables.append(_table(f"{prefix}types of {what}", "part", heads_of, rows))
     for by, found in (("context", stats.context_buckets), ("response", stats.response_buckets)):
-        paper = bucket_rows(by) if dataset == RAGTRUTH else {}
+        paper: dict[str, list[Row]] = {}  # Table 4, by task
+        for row in paper_table("ragtruth_lengths").rows if dataset == RAGTRUTH else ():
+            if row["by"] == by:
+                paper.setdefault(row["task"], []).append(row)
         if found:
             tables.append(_buckets(found, paper, f"{prefix}by length of the {by}"))
     if full and stats.classes:
@@ -117,7 +115,10 @@ def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
     lines.append("context and response: mean and maximum in words")
     if dataset == RAGTRUTH:
         cited = f"{paper_table('ragtruth_basic').citation}, Table 3, Table 4"
-        lines += [f"paper: {cited}", part_note(counts.num_responses)]
+        lines.append(f"paper: {cited}")
+        if (ours := counts.num_responses) != (theirs := paper[ALL]["responses"]):
+            different = "counts differ, and shares are of a part"
+            lines.append(f"these are {ours:,} responses, the paper's {theirs:,}: {different}")
     elif cited:
         lines.append(f"paper: {cited}")
     heads = ("sources", "responses", "context", "response", "hallucinated", "spans")

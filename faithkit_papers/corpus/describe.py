@@ -39,7 +39,7 @@ from faithkit.records import Example
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions
 from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import PROPORTION
 from faithkit_papers.corpus.corpus_plots import ONLY_FULL, PLOTS
 from faithkit_papers.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 from faithkit_papers.corpus.corpus_stats import ALL, CorpusStats, compute_corpus_stats
@@ -215,15 +215,6 @@ def find_seeker_edits(edited: Iterable[Example], originals: Iterable[Example]) -
     return found
 
 
-def measure_seeker_edits(turns: Iterable[tuple[Dialogue, bool]], num_resamples: int) -> dict[str, Metric]:
-    """Computes `seeker_edited`, the share of edited seeker turns with its interval over dialogues; empty if none."""
-    if not (rows := list(turns)):
-        return {}
-    groups = Groups.of("/".join(dialogue) for dialogue, _ in rows)
-    statistic = mean_statistic(groups, {"seeker_edited": [float(edited) for _, edited in rows]})
-    return bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
-
-
 def _last_turn(example: Example) -> str:
     return " ".join(example.history[-1].text.split())
 
@@ -275,11 +266,15 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     }
     if block["wow_path"] is not None:
         wow, skipped = build_source("wow", block["wow_path"]), ReadReport("skip")
-        edited = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
+        kept = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
         originals = chain.from_iterable(read_examples(wow, split, skipped) for split in wow.split_names())
-        found = find_seeker_edits(edited, originals)
+        found = find_seeker_edits(kept, originals)
         log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
-        metrics |= full_names("test", title, measure_seeker_edits(found, block["num_resamples"]))
+        if found:  # the share of edited seeker turns, with its interval over dialogues
+            groups = Groups.of("/".join(dialogue) for dialogue, _ in found)
+            statistic = mean_statistic(groups, {"seeker_edited": [float(edited) for _, edited in found]})
+            scored = bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=block["num_resamples"])
+            metrics |= full_names("test", title, scored.metrics)
     write_results(run.metrics, metrics, meta)
     reading = {"path": source.path, "num_rejects": len(report.rejects)}
     write_text(run.path / "datasheet.md", datasheet(stats, title=title, reading=reading, known=known))

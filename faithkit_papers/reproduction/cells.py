@@ -5,7 +5,7 @@ Ours is within, above or below the published figure, by our interval or by the d
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,6 @@ def compare_with_published(ours: Estimate, published: float, *, digits: int) -> 
     if low > published + slack:
         return ABOVE
     return BELOW if high < published - slack else WITHIN
-
-
-def count_digits(figures: Iterable[float | int | None]) -> int:
-    """Counts the printed decimal digits of a column; JSON drops zeros at the end."""
-    printed = [f"{value!r}".partition(".")[2] for value in figures if isinstance(value, float)]
-    return max((len(digits) for digits in printed), default=0)
 
 
 @dataclass(frozen=True, slots=True)

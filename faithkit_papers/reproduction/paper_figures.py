@@ -64,19 +64,15 @@ class Figure:
         return Path(shutil.copyfile(plot, path)) if plot.exists() else None
 
 
-def read_recalls(folder: Path) -> dict[str, Estimate]:
-    """Reads the recall of each type from the metrics of a detector; empty if it did not run or marks no types."""
-    path = folder / "metrics.json"
-    metrics = read_metrics(path) if path.exists() else {}
-    names = {name.split("/")[-2]: name for name in metrics if name.endswith("/char_recall") and "/type/" in name}
-    ordered = sorted(names, key=lambda name: (TYPES.index(name) if name in TYPES else len(TYPES), name))
-    return {kind: Estimate(**metrics[names[kind]]) for kind in ordered}
-
-
 def draw_recalls(figure: Figure, place: Place, path: Path) -> Path | None:
     """Draws the recall of each type as bars with intervals, one colour for each system."""
-    of_all = {system: read_recalls(place.folder(step)) for system, step in figure.systems.items()}
-    recalls = {system: found for system, found in of_all.items() if found}
+    recalls: dict[str, dict[str, Estimate]] = {}  # of the detectors that ran and mark types
+    for system, step in figure.systems.items():
+        metrics = read_metrics(place.folder(step) / "metrics.json")
+        names = {name.split("/")[-2]: name for name in metrics if name.endswith("/char_recall") and "/type/" in name}
+        ordered = sorted(names, key=lambda name: (TYPES.index(name) if name in TYPES else len(TYPES), name))
+        if ordered:
+            recalls[system] = {kind: Estimate(**metrics[names[kind]]) for kind in ordered}
     if not recalls:
         return None
     from matplotlib import rc_context

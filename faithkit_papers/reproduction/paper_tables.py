@@ -35,11 +35,9 @@ from faithkit_papers.reproduction.cells import (
     Share,
     Table,
     Whole,
-    count_digits,
 )
 from faithkit_papers.reproduction.paper_figures import DRAWINGS, Figure
 from faithkit_papers.reproduction.table_files import (
-    ALL,
     FILES,
     FOLDER,
     Fields,
@@ -48,7 +46,7 @@ from faithkit_papers.reproduction.table_files import (
     read_file,
     select_scale,
 )
-from faithkit_papers.reproduction.table_steps import EXPORTS, PAPER, Step, sort_steps
+from faithkit_papers.reproduction.table_steps import PAPER, Step, sort_steps
 
 Kind = TypeVar("Kind")
 
@@ -165,7 +163,7 @@ class Forms:
             stand_in=self.stand_in,
             differs=self.differs,
         )
-        export = f"{EXPORTS}/{self.name}.json"
+        export = f"human_evaluation/{self.name}.json"  # people's answers, below data_dir
         answers = replace(forms, name=f"{self.name}_answers", answers=export, after=(forms.name,))
         arguments = ("pipeline=agreement", f"pipeline.title={self.name}")
         needed = {"pipeline.annotations": answers.name}
@@ -265,12 +263,6 @@ def all_results(scale: str, folder: Path = FOLDER) -> Mapping[str, Table | Figur
     return {result.name: result for result in results}
 
 
-def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:
-    """Selects the named tables and figures, or all."""
-    results = all_results(scale)
-    return list(results.values()) if ALL in names else [results[name] for name in dict.fromkeys(names)]
-
-
 def _read_table(name: str, entry: Row, steps: Steps, place: str) -> Table:
     of_parts, of_table = ({one.name for one in fields(kind)} for kind in (Part, Table))
     check_names("key", entry, [*of_table, *of_parts, "parts"], place)
@@ -320,11 +312,16 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
             why = found.fill(rule.why) or unmeasured
             if result is not None:
                 why = part.unpublished if figure is None else ""
+            if part.digits is None:  # those of the column; JSON drops zeros at the end
+                printed = [repr(value) for one in rows if isinstance(value := one[column], float)]
+                digits = max((len(one.partition(".")[2]) for one in printed), default=0)
+            else:
+                digits = found.look_up(part.digits)
             yield Cell(
                 row=found.fill(part.row),
                 column=head,
                 published=figure,
-                digits=count_digits(one[column] for one in rows) if part.digits is None else found.look_up(part.digits),
+                digits=digits,
                 result=result,
                 why=why,
                 stars=row.get("stars", {}).get(column, ""),

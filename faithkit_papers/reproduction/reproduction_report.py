@@ -129,18 +129,14 @@ def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, t
         prompts = dict.fromkeys(prompts_of[step.name] for step in models if prompts_of[step.name])
         differences += [step.stand_in for step in models if step.stand_in]
         differences += [f"{OURS} in place of the paper's"] * (OURS in prompts)
-        differences += [line for step in models or [steps[name] for name in names] if (line := _limit(step))]
+        for step in models or [steps[name] for name in names]:
+            given = (argument.partition("=") for argument in step.arguments)
+            if limits := [int(value) for key, _, value in given if key.split(".")[-1] in ("num_rows", "limit")]:
+                differences.append(f"at most {min(limits):,} rows")
         recipe += [line for step in models for line in step.differs]
         if recipe:
             differences.append(f"recipe differs: {', '.join(dict.fromkeys(recipe))}")
         yield needed, "; ".join(prompts), tuple(dict.fromkeys(differences))
-
-
-def _limit(step: Step) -> str:
-    """Describes how many rows a step reads at most; empty for all."""
-    found = (argument.partition("=") for argument in step.arguments)
-    limits = [int(value) for key, _, value in found if key.split(".")[-1] in ("num_rows", "limit")]
-    return f"at most {min(limits):,} rows" if limits else ""
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:

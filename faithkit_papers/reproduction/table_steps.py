@@ -29,7 +29,6 @@ from judge.options import ASKS
 
 LOCAL, PAPER = "local", "paper"
 GPU_GIGABYTES = 80
-EXPORTS = "human_evaluation"  # the folder of people's answers below data_dir
 # Corpora that scale=paper reads from the hub, if they are not in data_dir.
 ON_HUB = ("faithdial", "mnli")
 # The file of the version that a paper is about, where a release has several.
@@ -304,7 +303,6 @@ OURS = "our prompt"
 RATES, COMPARATIVE = "hallucination_rates", "halludial_comparative"
 CORPORA = {RATES: "halludial", COMPARATIVE: "halludial"}  # of benchmarks with another name
 FOLDERS = ("halludial", "halueval", "ragtruth", "diahalu")
-SAMPLED = {"engine": ("reply",), "rephrased": ("rephrase",), "others": ()}  # by selfcheck.samples
 NUMBER = "judge.examples="
 
 
@@ -321,7 +319,8 @@ def needed_prompts(arguments: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         return folder, ("comparative",)
     if measure := given.get("selfcheck.measure"):
         support = ("support",) if measure == "prompt" else ()
-        return folder, (*SAMPLED[given.get("selfcheck.samples", "engine")], *support)
+        sampled = {"engine": ("reply",), "rephrased": ("rephrase",), "others": ()}
+        return folder, (*sampled[given.get("selfcheck.samples", "engine")], *support)
     if "examiner.turns" in given:
         return folder, ("examiner_questions", "examiner_answers", "examiner_decision")
     return folder, (given.get("judge.ask", "verdict"),)

@@ -10,7 +10,7 @@ from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.errors import UserError
 from faithkit.inference.text import Decoding
 from faithkit.records import Example, Turn
-from faithkit_papers.hallucination_rates import Dialogues, DialogueWriter
+from faithkit_papers.hallucination_rates import Dialogues, write_replies
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import asking, evaluate_here, values_of
 
@@ -41,9 +41,9 @@ DIALOGUES = Dialogues.of([turn("b", "hi"), *GROUP])
 
 
 def writer(messages: Messages, seed: int | None, sample: int) -> str:
-    """Replies with the number of the knowledge; every reply behind a first turn is wrong."""
+    """Replies with the number of the knowledge, and goes on; every reply behind a first turn is wrong."""
     number = messages[-1]["content"].partition("Knowledge:\nk")[2][:1]
-    return f"{'WRONG' if number != '1' else 'right'} {number}"
+    return f"[Assistant]: {'WRONG' if number != '1' else 'right'} {number} [Human]: Really?"
 
 
 def judge(messages: Messages, seed: int | None, sample: int) -> str:
@@ -60,7 +60,7 @@ def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
         from faithkit.inference.openai_server import ServerOptions
 
         engine = OpenAiEngine(MODEL, ServerOptions(base_url=server.url))
-        replies = DialogueWriter(engine).write(DIALOGUES, Decoding(), own_history=True)
+        replies = write_replies(engine, DIALOGUES, Decoding(), own_history=True)
         asked = {content.partition("Knowledge:\n")[2][:2]: content for content in server.contents}
     assert list(replies) == ["b:1", "a:1", "a:3", "a:5"] and replies["a:5"] == "WRONG 5"
     assert "[Assistant]: right 1\n[Human]: two?\n[Assistant]: WRONG 3\n[Human]: three?" in asked["k5"]

@@ -6,15 +6,10 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.published.figures import read_table
-from faithkit_papers.published_figures import CHECKSUMS, FOLDER, paper_table, part_note
+from faithkit_papers.published_figures import CHECKSUMS, FOLDER, paper_table
 
 # All files, each digit compared with the paper. Only a correction changes it.
 PINNED = "7947ec09f2bfd00bb29f07671d91af7a28a495c3464d4031d9650615ded7389f"
-
-
-def test_a_part_of_the_papers_responses_is_said_to_be_one():
-    assert part_note(17_838) == ""
-    assert "these are 10 responses, the paper's 17,838" in part_note(10)
 
 
 def test_the_figures_are_those_that_were_compared_with_the_papers():

@@ -12,7 +12,6 @@ from faithkit_papers.annotation.measures import (
     Marked,
     Ratings,
     evaluate_spans,
-    labels_of,
     marked_items,
     measure,
     questions_of,
@@ -101,7 +100,7 @@ def test_questions_of_several_kinds_become_tables():
     assert kinds == {"begin": "nominal", "spans": "spans", "score": "ordinal"}
     assert ratings_of(rows, "score", "ordinal").categories == ("2", "3", "10"), "in the order of numbers"
     assert ratings_of(rows, "begin", "nominal").categories == ("", "Entailment", "Entailment + Generic")
-    assert labels_of(rows, "begin")["Entailment"].values.tolist() == [[1, 1], [MISSING, 0]]
+    assert ratings_of(rows, "begin", "nominal", "Entailment").values.tolist() == [[1, 1], [MISSING, 0]]
 
 
 def test_spans_by_hand():

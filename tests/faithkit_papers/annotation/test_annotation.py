@@ -17,32 +17,13 @@ from faithkit_papers.annotation.project import (
     make_row,
     read_export,
     read_rows,
-    same_quote,
-    shown_text,
-    to_original,
-    to_shown,
     write_project,
 )
 from faithkit_papers.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
-from tests.faithkit_papers.annotation.annotated import example, exported, project, suggested
+from tests.faithkit_papers.annotation.annotated import TEXT, example, exported, project, suggested
 
 PIECES = st.characters(exclude_categories=["Cs"]) | st.sampled_from(["\r\n", "\r", "\n", "🙂", "é", "ש", "\0"])
 TEXTS = st.lists(PIECES, min_size=1, max_size=40).map("".join)
-
-
-@given(TEXTS, st.data())
-def test_an_offset_survives_the_way_through_what_a_browser_shows(text, data):
-    offset = data.draw(st.integers(0, len(text)))
-    there = to_shown(text, offset)
-    assert 0 <= there <= len(shown_text(text))
-    if not (offset and text[offset - 1 : offset + 1] == "\r\n"):  # within a line break there is no place
-        assert to_original(text, there) == offset
-        assert shown_text(text[:offset]) == shown_text(text)[:there]
-
-
-def test_quotes_of_label_studio_are_recognised():
-    assert same_quote("a\\nb c", "a\nb  c") and same_quote("x\\ny", "x\\ny")
-    assert not same_quote("city", "cite")
 
 
 @given(
@@ -132,6 +113,13 @@ def test_a_bad_annotation_stops_with_its_place_or_is_left_out_and_counted(tmp_pa
     assert report.counts[kind] == 1
     assert [(one.row, one.annotator) for one in found] == [("d1:0", "bob"), ("d2:0", "ann")]
     assert report.problems[0]["place"].endswith("task 1, annotation 1")
+
+
+def test_a_quote_may_have_other_line_breaks_and_spaces(tmp_path):
+    start = TEXT.index("wall.")
+    quoted = span(start - 1, start + 12, text="wall.\\nTwo sp")  # of "wall.\nTwo  sp"
+    [one, _], _, _ = read(tmp_path, [[("ann", [GOOD, quoted])], [("ann", [GOOD])]])
+    assert one.answers["spans"] == [{"start": start, "end": start + 13, "label": "Evident Conflict"}]
 
 
 def test_edited_texts_and_unknown_tasks_stop_or_are_left_out(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
 from faithkit_papers.corpus.corpus_stats import compute_corpus_stats
-from faithkit_papers.corpus.describe import find_seeker_edits, measure_seeker_edits
+from faithkit_papers.corpus.describe import find_seeker_edits
 from faithkit_workflows import construct
 from tests.running import compose
 
@@ -36,8 +36,6 @@ def test_turns_are_compared_within_the_dialogue_that_has_the_wizards_texts() -> 
     ]
     found = find_seeker_edits(edited, wow)
     assert found == [(("test", "0"), False), (("test", "0"), True), (("test", "0"), False)]
-    assert measure_seeker_edits(found, 20)["seeker_edited"].value == pytest.approx(1 / 3)
-    assert measure_seeker_edits([], 20) == {}
 
 
 def test_the_share_is_a_metric_of_the_description(tmp_path: Path) -> None:

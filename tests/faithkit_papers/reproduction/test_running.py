@@ -20,7 +20,7 @@ from faithkit.settings.config_files import CONFIGS
 from faithkit_papers import reproduce
 from faithkit_papers.reproduction import cells as c
 from faithkit_papers.reproduction import table_steps as steps
-from faithkit_papers.reproduction.paper_tables import all_results, select_results
+from faithkit_papers.reproduction.paper_tables import all_results
 from faithkit_papers.reproduction.reproduction_report import (
     NOT_RUN,
     build_comparison_table,
@@ -103,7 +103,7 @@ def test_hardware_is_passed_on_and_too_few_gpus_are_named(tmp_path: Path, capsys
 def test_a_command_with_hardware_is_one_that_its_script_takes(table: str) -> None:
     given = compose("train", "model=critic", "trainer=fsdp", "trainer.devices=2").trainer
     place = Place(scale=PAPER, out=Path("out"), trainer=dict(given), engine={"num_gpus": 8, "memory_fraction": 0.8})
-    for step in select_results([table], PAPER)[0].steps:
+    for step in all_results(PAPER)[table].steps:
         if hardware := steps.hardware_arguments(step, place):
             arguments = [*step.arguments, "scale=paper", *hardware]
             config = plain_config(step.script, *arguments)
