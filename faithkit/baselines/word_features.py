@@ -81,7 +81,6 @@ WORD_EVIDENCE = (
     "negations, response - knowledge",
 )
 Values = NDArray[np.float64]
-_PLACES = [FEATURES.index(name) for name in WORD_EVIDENCE]
 RUN = 4  # characters that are compared together; a space parts words
 
 
@@ -222,7 +221,7 @@ def _runs(places: Sequence[int]) -> list[int]:
 
 def word_evidence(knowledge: Sequence[str], response: Sequence[str]) -> Values:
     """Computes `WORD_EVIDENCE` of each pair, compressed [pairs, 8]."""
-    return compress_counts(count_features(knowledge, response)[:, _PLACES])
+    return compress_counts(count_features(knowledge, response)[:, [FEATURES.index(name) for name in WORD_EVIDENCE]])
 
 
 def compress_counts(features: Values) -> Values:
@@ -322,24 +321,20 @@ def length_predictions(examples: Sequence[Example], rule: LengthRule | None = No
     return predict_by_threshold(ids, (rule.score(example.response) for example in examples), rule.threshold)
 
 
-def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
-    """Marks each longest run of words that the knowledge lacks, case aside, as one span."""
-    known = set(unicode_words(knowledge))
-    runs: list[tuple[int, int]] = []
-    goes_on = False
-    for start, end, word in word_places(response):
-        if word in known:
-            goes_on = False
-            continue
-        runs.append((runs.pop()[0] if goes_on else start, end))
-        goes_on = True
-    return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
-
-
 def mismatch_predictions(examples: Sequence[Example], threshold: float | None = None) -> dict[str, Prediction]:
-    """Adds to `overlap_predictions` a span for every run of unsupported words, in responses called faithful too."""
-    called = overlap_predictions(examples, threshold)
-    return {
-        example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
-        for example, prediction in zip(examples, called.values(), strict=True)
-    }
+    """Adds to `overlap_predictions` a span for every run of unsupported words, in responses called faithful too.
+
+    Each longest run of words that the knowledge lacks, case aside, is one span.
+    """
+    found = overlap_predictions(examples, threshold)
+    for example in examples:
+        known = set(unicode_words(example.knowledge))
+        runs: list[tuple[int, int]] = []
+        goes_on = False
+        for start, end, word in word_places(example.response):
+            if word not in known:
+                runs.append((runs.pop()[0] if goes_on else start, end))
+            goes_on = word not in known
+        spans = tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
+        found[example.id] = replace(found[example.id], spans=spans)
+    return found

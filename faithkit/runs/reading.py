@@ -359,8 +359,22 @@ def predictions_to_pandas(runs: Runs = EVERY, *, file: str | None = None) -> "pd
     problems: list[str] = []
     for name, run in _named(runs).items():
         for stem, path in run.predictions.items():
-            if file in (None, stem):
-                rows += ({**row, "run": name, "file": stem} for row in _rows(path, problems))
+            if file not in (None, stem):
+                continue
+            wrong = 0
+            try:
+                for _, _, value in parse_lines(path):
+                    if not isinstance(value, dict) or "id" not in value:
+                        wrong += 1
+                        continue
+                    facts, score = value.pop("facts", None), value.get("score")
+                    value["score"] = score if isinstance(score, int | float) and not isinstance(score, bool) else None
+                    named = {f"facts.{key}": fact for key, fact in (facts if isinstance(facts, dict) else {}).items()}
+                    rows.append({**value, **named, "run": name, "file": stem})
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{path}: it cannot be read completely: {shorten(str(error))[1:-1]}")
+            if wrong:
+                problems.append(f"{path}: lines that are not predictions are left out: {wrong:,}")
     more = dict.fromkeys(key for row in rows for key in row if key not in _PREDICTIONS)
     frame = pd.DataFrame(rows, columns=[*_PREDICTIONS, *more])
     return _with_problems(frame.astype({"score": float}), problems)
@@ -386,24 +400,6 @@ def _named(runs: Runs) -> dict[str, Run]:
     paths = [one for one in given if not isinstance(one, Run)]
     found = [*(one for one in given if isinstance(one, Run)), *(find_runs(paths) if paths else [])]
     return {run.name: run for run in name_runs_uniquely(found)}
-
-
-def _rows(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
-    """Yields the valid lines of a predictions file."""
-    wrong = 0
-    try:
-        for _, _, value in parse_lines(path):
-            if not isinstance(value, dict) or "id" not in value:
-                wrong += 1
-                continue
-            facts = value.pop("facts", None)
-            score = value.get("score")
-            value["score"] = score if isinstance(score, int | float) and not isinstance(score, bool) else None
-            yield value | {f"facts.{key}": fact for key, fact in (facts if isinstance(facts, dict) else {}).items()}
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{path}: it cannot be read completely: {shorten(str(error))[1:-1]}")
-    if wrong:
-        problems.append(f"{path}: lines that are not predictions are left out: {wrong:,}")
 
 
 def _with_problems(frame: "pd.DataFrame", problems: Sequence[str]) -> "pd.DataFrame":

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from faithkit.scores.measures import PERCENT, measure_of
 from faithkit.statistics.bootstrap import (
-    STRONGEST,
     Conclusion,
     Difference,
     Evaluation,
@@ -170,7 +169,7 @@ class Board:
             other = self.strongest(metric)
             if other is not None and (difference := self.subtract(system, other, [metric]).get(metric)) is not None:
                 tests.append(Test(metric=title, other=self._systems[other].title, difference=difference))
-        return conclude(self._systems[system].title, *tests, title=STRONGEST) if tests else None
+        return conclude(self._systems[system].title, *tests, title="the strongest simple baseline") if tests else None
 
 
 def conclude_by(metric: str, first: str, second: str, difference: Difference) -> Conclusion:

@@ -39,7 +39,6 @@ MIN_GROUPS_OF_SHARE = 5  # of fewer groups, the interval of a share is over rows
 Kinds = MetricKind | Mapping[str, MetricKind]
 MIN_ROWS, MIN_GROUPS = 30, 10
 SMALLEST = 0.05  # the smallest difference of interest, of metrics from 0 to 1: five points of percent
-STRONGEST = "the strongest simple baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

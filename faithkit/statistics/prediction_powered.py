@@ -294,7 +294,14 @@ def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
     exact = few or not (np.isfinite(error) and error > 0)
     if exact:
         power, value = 0.0, float(_solve(sums.total, 0.0))
-        low, high = exact_interval(float(sums.total[4] / sums.total[3]), _effective_labels(sums))
+        # How many independent labels those of groups, with their weights, are worth.
+        _, _, _, weight, wy, _, ww, _, _ = sums.total
+        share, groups, labels, error = float(wy / weight), sums.num_groups, sums.num_labels, sums.error(0.0)
+        if 0 < share < 1 and np.isfinite(error) and error > 0 and groups > 1:
+            worth = min(share * (1 - share) / error**2, labels) * (t_quantile(labels) / t_quantile(groups)) ** 2
+        else:
+            worth = min(groups, float(weight**2 / ww))
+        low, high = exact_interval(share, worth)
     else:
         low, high = proportion_interval(value, error, sums.num_groups)
     return Estimate(
@@ -322,17 +329,6 @@ def _solve(sums: Values, power: float | None) -> Values:
     chosen = tune_power(sums) if power is None else power
     with np.errstate(invalid="ignore", divide="ignore"):
         return wy / weight + chosen * (f / count - wf / weight)
-
-
-def _effective_labels(sums: LabelSums) -> float:
-    """Computes how many independent labels the labels of groups, with their weights, are worth."""
-    _, _, _, weight, wy, _, ww, _, _ = sums.total
-    share, groups, labels = float(wy / weight), sums.num_groups, sums.num_labels
-    error = sums.error(0.0)
-    if not (0 < share < 1 and np.isfinite(error) and error > 0 and groups > 1):
-        return min(groups, float(weight**2 / ww))
-    worth = min(share * (1 - share) / error**2, labels)
-    return worth * (t_quantile(labels) / t_quantile(groups)) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

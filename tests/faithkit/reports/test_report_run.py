@@ -5,11 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faithkit.baselines.word_features import (
-    fit_overlap,
-    mismatch_predictions,
-    unsupported_spans,
-)
+from faithkit.baselines.word_features import fit_overlap, mismatch_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import render_text
@@ -156,11 +152,10 @@ def test_a_sample_has_the_last_turn(size):
 
 
 def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():
-    assert [CONTEXT[s.start : s.end] for s in unsupported_spans("the of bird", CONTEXT)] == [
-        "kiwi is a small",
-        "New Zealand",
-    ]
-    assert unsupported_spans("", "") == () and unsupported_spans(CONTEXT, CONTEXT.upper()) == ()
+    few, none = replace(example("few", CONTEXT), knowledge="the of bird"), example("none", CONTEXT.upper())
+    marked = mismatch_predictions([few, none, replace(none, id="empty", knowledge="", response="")])
+    assert [CONTEXT[s.start : s.end] for s in marked["few"].spans] == ["kiwi is a small", "New Zealand"]
+    assert marked["none"].spans == marked["empty"].spans == ()
     found = span_report(EXAMPLES, {one.id: one for one in FOUND}, title="test", num_resamples=5).metrics
     assert found["all_characters_char_recall"].value == found["all_characters_response_recall"].value == 1.0
     assert found["no_spans_char_f1"].value == found["no_spans_response_f1"].value == 0.0
