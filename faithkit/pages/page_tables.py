@@ -62,9 +62,6 @@ def _plain(value: object) -> str:
     return value.plain if isinstance(value, Text) else "" if value is None else str(value)
 
 
-OUTCOME_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
-
-
 def escape_terminal(text: str, limit: int | None = None) -> str:
     """Makes a text one line that cannot steer a terminal: control, hidden and reordering characters become escapes.
 
@@ -173,7 +170,8 @@ def format_verdict(example: Example, prediction: Prediction) -> Text:
     outcome = judge_outcome(example, prediction)
     score = "-" if prediction.score is None else f"{prediction.score:.2f}"
     labels = f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: "
-    return Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, "")))
+    styles = {"right": "green", "wrong": "red", "unparsed": "yellow"}
+    return Text.assemble(labels, (outcome, styles.get(outcome, "")))
 
 
 def render_text(*tables: Table, width: int = 80) -> str:

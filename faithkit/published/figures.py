@@ -18,7 +18,6 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_strict_json
-from faithkit.records import Example
 
 FOLDER = Path(__file__).parent
 REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/figures.py"
@@ -190,14 +189,9 @@ def ragtruth_models() -> frozenset[str]:
     return frozenset(row["model"] for row in published_table("ragtruth_models").rows)
 
 
-def are_comparable(examples: Iterable[Example]) -> bool:
-    """Checks whether these are responses of the models that the published figures are about."""
-    return are_comparable_models(str(example.meta.get("model")) for example in examples)
-
-
-def are_comparable_models(names: Iterable[str]) -> bool:
-    """Checks whether the published figures are about these models."""
-    return {name.lower() for name in names} <= ragtruth_models()
+def are_comparable(models: Iterable[object]) -> bool:
+    """Checks whether the published figures are about responses of these models."""
+    return {str(model).lower() for model in models} <= ragtruth_models()
 
 
 ALL = "all"

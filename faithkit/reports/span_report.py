@@ -275,7 +275,9 @@ def span_report(
         if (difference := board.subtract("model", name, ["char_f1"]).get("char_f1")) is not None:
             metrics |= difference.to_metrics(f"{prefix}char_f1")
     systems = {name: board.metrics(name) for name in board.systems}
-    tables = _figure_tables(systems, outcomes, dataset if are_comparable(examples) else "", title=title)
+    tables = _figure_tables(
+        systems, outcomes, dataset if are_comparable(one.meta.get("model") for one in examples) else "", title=title
+    )
     chosen = choose_marked(examples, outcomes, num_examples) if num_examples else []
     if num_examples:
         tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))

@@ -26,7 +26,6 @@ from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"
 Command = tuple[str, str]  # what can be done next, and the command for it
-TestSets = Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]]
 Reports = dict[str, list[Report]]  # by test set; empty where none of its examples is labelled
 
 
@@ -64,7 +63,7 @@ class EvaluationResult:
 
 
 def detection_reports(
-    sets: TestSets,
+    sets: Mapping[str, tuple[Sequence[Example], Sequence[Prediction]]],
     *,
     meta: Mapping[str, Any],
     baseline_data: BaselineData | None = None,

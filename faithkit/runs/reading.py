@@ -36,16 +36,13 @@ if TYPE_CHECKING:
 
 TRAIN, EVALUATE, GENERATE, CONSTRUCT = "train", "evaluate", "generate", "construct"
 AUDIT, COMPARE = "audit", "compare"
-IGNORED_SETTINGS = ("run_dir", "resume", "debug", "fast", "html", "hydra")  # they do not change what a run does
 
 Curve = list[tuple[int, float]]  # steps, each with its value
 CURVES, STEP = "csv/metrics.csv", "step"
-RUN_FILES = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them marks the folder of a run
 MAX_BYTES = 100_000_000  # of a metrics.json; typical ones have some hundred thousand
 EVERY = "runs/*"
 _METRICS = ("run", "script", "state", "began", "split", "dataset", "metric", "value", "low", "high", "n", "folder")
 _PREDICTIONS = ("run", "file", "id", "label", "score", "spans", "text")
-_CURVES = ("run", "name", "step", "value")
 
 
 class State(StrEnum):
@@ -123,8 +120,9 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
     """Yields each value with its full key, `model.max_length`; lists stay whole."""
     for key, value in config.items():
         name = f"{prefix}{key}"
-        # A scale is defaults for all models: the values that a run uses are in its other blocks.
-        if name in IGNORED_SETTINGS or (prefix == "scale." and key != "name"):
+        # Some do not change what a run does. A scale is defaults for all models: the values that a run uses are in its
+        # other blocks.
+        if name in ("run_dir", "resume", "debug", "fast", "html", "hydra") or (prefix == "scale." and key != "name"):
             continue
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
@@ -190,7 +188,7 @@ def is_run(folder: Path) -> bool:
     try:
         if not folder.is_dir() or (folder / SWEEP_FILE).exists():  # the runs of a sweep are in its subfolders
             return False
-        return any((folder / name).exists() for name in RUN_FILES)
+        return any((folder / name).exists() for name in ("config.yaml", "metrics.json", "checkpoints", ".lock"))
     except OSError:  # a folder without permission
         return False
 
@@ -391,7 +389,7 @@ def curves_to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
 
     curves = ((name, read_curves(run.curves)) for name, run in _named(runs).items() if run.curves)
     rows = [(run, name, *point) for run, found in curves for name, points in found.items() for point in points]
-    return pd.DataFrame(rows, columns=list(_CURVES))
+    return pd.DataFrame(rows, columns=["run", "name", "step", "value"])
 
 
 def _named(runs: Runs) -> dict[str, Run]:

@@ -53,7 +53,6 @@ from faithkit_workflows.pipelines.run_chain import print_counts
 from faithkit_workflows.settings.construction import ANNOTATIONS
 
 PROJECT, BENCHMARK = "project", "benchmark"
-PROBLEMS = "problems.jsonl"
 DISAGREEMENTS, TO_DECIDE = "disagreements.jsonl", "to_decide.jsonl"
 GOLD, PREDICTIONS, NONE = "gold", "predictions", "none"
 log = logging.getLogger("faithkit")
@@ -79,7 +78,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     report = ExportReport(block["on_bad_annotation"])
     annotations = read_export(Path(block["export"]).expanduser(), scheme, rows, report)
     write_jsonl(run.path / ANNOTATIONS, (to_line(one, rows[one.row]) for one in annotations))
-    write_jsonl(run.path / PROBLEMS, report.problems)
+    write_jsonl(run.path / "problems.jsonl", report.problems)
     settled = _settle(scheme, rows, annotations, block)
     given: dict[str, dict[str, Answers]] = {row: {} for row in rows}
     for one in annotations:

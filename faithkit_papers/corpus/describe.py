@@ -34,7 +34,7 @@ from faithkit.packages import environment
 from faithkit.pages.page import fill_part, write_filled_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, table_title, to_markdown
 from faithkit.pages.plotting import DPI, STYLE, require_plots, save_figure
-from faithkit.published.figures import are_comparable, are_comparable_models
+from faithkit.published.figures import are_comparable
 from faithkit.records import Example
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions
 from faithkit.settings.config_files import EMBEDDED, display_name
@@ -243,7 +243,7 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     has_paper = block["path"] != EMBEDDED and not known
     if block["dataset"] == "ragtruth":  # its published figures are about the responses of its models
         models = {name for name in rows.facets.get("model", ()) if name is not None}
-        has_paper = has_paper and "model" in rows.facets and are_comparable_models(models)
+        has_paper = has_paper and "model" in rows.facets and are_comparable(models)
     title, limit = display_name(block["dataset"], block["path"]), config["limit"]
     notes = ["Generic responses count neither as faithful nor as hallucinated."] if neither else []
     notes += [f"Only the first {limit:,} rows were read."] if limit else []
@@ -288,7 +288,7 @@ def run_analysis(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     if retrieved := retrieve(config, examples):
         examples = retrieved[0]
     # The paper's figures describe the answers of its models: no other data are comparable.
-    has_figures = block["path"] != EMBEDDED and are_comparable(examples)
+    has_figures = block["path"] != EMBEDDED and are_comparable(one.meta.get("model") for one in examples)
     report_corpus(
         CorpusRows(overlap=False).add_all(examples),
         run.path,

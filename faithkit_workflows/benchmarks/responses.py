@@ -52,7 +52,8 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
         bert_score, baseline = load_with_baseline(**names)
     parts = _load_q2_models(block["q2"], block["nli"], config["precision"]) if block["q2"] else None
     if parts is not None:
-        q2 = Q2(*parts)
+        candidates, questions, answers, nli = parts
+        q2 = Q2(candidates.candidates, questions.questions, answers.answers, nli)
     if block.get("official"):  # the metrics of the q-squared scripts
         official = OfficialMetrics(q2=official_q2(*parts) if parts is not None else None)
         if bert_score is not None and baseline is not None:

@@ -81,12 +81,12 @@ def critic_rate(
 
 
 _VERY = r"(?:(?:really|actually|personally|honestly|exactly|quite|too|very|entirely|even|totally|also) )?"
-_CANNOT = r"(?:can not|cannot|can't|cant|could not|couldn't|am unable to|am not able to)"
 _FACTS = r"(?:information|info|knowledge|details?|data|answers?|idea|clue|opinions?|preferences?|feelings?)"
 _QUALIFIER = r"(?:(?:any|much|that|the|enough|more|an?|personal|specific|further|exact|kind of|sort of) )*"
 _FALLBACK = re.compile(
     rf"\b(?:i|we) {_VERY}(?:do not|don't|dont) {_VERY}(?:know|recall|remember|have {_QUALIFIER}{_FACTS})\b"
-    rf"|\b(?:i|we) {_VERY}{_CANNOT} {_VERY}(?:say|tell|comment|answer|confirm|find|give|recall|remember|help)\b"
+    rf"|\b(?:i|we) {_VERY}(?:can not|cannot|can't|cant|could not|couldn't|am unable to|am not able to) "
+    rf"{_VERY}(?:say|tell|comment|answer|confirm|find|give|recall|remember|help)\b"
     rf"|\b(?:i am|i'm|im) {_VERY}(?:not {_VERY}|un)(?:sure|certain|aware|familiar|informed)\b(?! (?:if|whether) you)"
     rf"|\b(?:i|we) have no {_QUALIFIER}{_FACTS}\b"
     r"|\bi(?: have not| haven't|'ve never| have never) heard of\b"

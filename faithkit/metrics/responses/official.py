@@ -27,7 +27,7 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -90,9 +90,9 @@ def official_q2(
     candidates: SpacyCandidates, questions: Seq2SeqQuestions, answers: ExtractiveAnswers, entailment: Entailment
 ) -> Q2:
     """Makes a Q2 of the scripts' protocol out of the models of ours."""
-    read, pipeline = OfficialAnswers(answers), candidates.pipeline
-    rules = official_rules(pipeline, read.no_answer)
-    return Q2(OfficialCandidates(pipeline), OfficialQuestions(questions), read, entailment, rules)
+    rules = official_rules(candidates.pipeline, answers.tokenizer.cls_token)
+    models = partial(official_candidates, candidates.pipeline), partial(official_questions, questions)
+    return Q2(*models, partial(official_answers, answers), entailment, rules)
 
 
 def official_rules(pipeline: Any, no_answer: str) -> Q2Rules:
@@ -125,67 +125,52 @@ def clean_official_answer(text: str) -> str:
     return re.sub(" +", " ", re.sub(r"\b(?:an?|the|in|our)\b", " ", words)).strip()
 
 
-class OfficialCandidates:
+def official_candidates(pipeline: Any, texts: Sequence[str]) -> list[tuple[str, ...]]:
     """Finds all entities, then the noun chunks that none before equals, case aside."""
-
-    def __init__(self, pipeline: Any):
-        self.pipeline = pipeline
-
-    def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        found = []
-        for document in self.pipeline.pipe(texts):
-            spans = [entity.text for entity in document.ents]
-            for chunk in document.noun_chunks:
-                if chunk.text.lower() not in {span.lower() for span in spans}:
-                    spans.append(chunk.text)
-            found.append(tuple(span for span in spans if span.lower() != "i"))
-        return found
+    found = []
+    for document in pipeline.pipe(texts):
+        spans = [entity.text for entity in document.ents]
+        for chunk in document.noun_chunks:
+            if chunk.text.lower() not in {span.lower() for span in spans}:
+                spans.append(chunk.text)
+        found.append(tuple(span for span in spans if span.lower() != "i"))
+    return found
 
 
-class OfficialQuestions:
+def official_questions(
+    asker: Seq2SeqQuestions, answers: Sequence[str], contexts: Sequence[str]
+) -> list[tuple[str, ...]]:
     """Asks with the model and template of another asker, by the scripts' search."""
-
-    def __init__(self, asker: Seq2SeqQuestions):
-        self.asker = asker
-
-    def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
-        prompts = self.asker.prompts(answers, contexts)
-        if not prompts:
-            return []
-        options = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
-        read, questions = self.asker.tokenizer.batch_decode, []
-        for beams in self.asker.generate(self.asker.encode(prompts), 5, **options):
-            texts = read(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-            questions.append(tuple(text.replace("question: ", "", 1) for text in texts))
-        return questions
+    prompts = asker.prompts(answers, contexts)
+    if not prompts:
+        return []
+    options = {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True}
+    questions = []
+    for beams in asker.generate(asker.encode(prompts), 5, **options):
+        texts = asker.tokenizer.batch_decode(beams, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        questions.append(tuple(text.replace("question: ", "", 1) for text in texts))
+    return questions
 
 
-class OfficialAnswers:
+def official_answers(reader: ExtractiveAnswers, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
     """Reads the likeliest start and the likeliest end, each for itself; None is the first token alone.
 
     Args:
         reader: Provides model and tokenizer. Texts that are too long are cut, where the scripts fail.
     """
-
-    def __init__(self, reader: ExtractiveAnswers):
-        self.reader = reader
-        self.no_answer: str = reader.tokenizer.cls_token
-        self._word_pieces = type(reader.tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
-
-    def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
-        reader = self.reader
-        if not questions:
-            return []
-        rows = reader.tokenizer(list(questions), list(contexts), truncation=True, max_length=reader.max_length)
-        lengths = np.array([len(ids) for ids in rows["input_ids"]], np.int32)
-        found: list[str | None] = [None] * len(lengths)
-        for batch in plan_batches(lengths, None, reader.batch_tokens, None):
-            for i, start, end in zip(batch, *reader.logits(rows, batch), strict=True):
-                ids = rows["input_ids"][i][start.argmax() : end.argmax() + 1]
-                tokens = reader.tokenizer.convert_ids_to_tokens(ids)
-                if self._word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
-                    text = " ".join(tokens).replace(" ##", "").strip()
-                else:
-                    text = str(reader.tokenizer.convert_tokens_to_string(tokens))
-                found[i] = None if text == self.no_answer else text
-        return found
+    if not questions:
+        return []
+    tokenizer = reader.tokenizer
+    has_word_pieces = type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
+    rows = tokenizer(list(questions), list(contexts), truncation=True, max_length=reader.max_length)
+    lengths = np.array([len(ids) for ids in rows["input_ids"]], np.int32)
+    found: list[str | None] = [None] * len(lengths)
+    for batch in plan_batches(lengths, None, reader.batch_tokens, None):
+        for i, start, end in zip(batch, *reader.logits(rows, batch), strict=True):
+            tokens = tokenizer.convert_ids_to_tokens(rows["input_ids"][i][start.argmax() : end.argmax() + 1])
+            if has_word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
+                text = " ".join(tokens).replace(" ##", "").strip()
+            else:
+                text = str(tokenizer.convert_tokens_to_string(tokens))
+            found[i] = None if text == tokenizer.cls_token else text
+    return found

@@ -19,7 +19,6 @@ import numpy as np
 
 from faithkit.detector import CONTRADICTION, ENTAILMENT, Entailment
 from faithkit.metrics.responses.ngrams import count_shared_grams
-from faithkit.metrics.responses.q2_models import Answers, Candidates, Questions
 from faithkit.statistics.spread import Values
 from faithkit.words import answer_words, apostrophe_words, word_set
 
@@ -121,24 +120,25 @@ class Q2:
     """Scores responses with its models; no model is asked the same thing twice.
 
     Args:
+        candidates: Finds the answers to ask about in each text.
+        questions: Gives several questions for each answer in its context, the likeliest first.
+        answers: Answers each question on its context; None where it has no answer there.
         rules: Those of another protocol, such as `official.official_q2`; the defaults are ours.
     """
 
     def __init__(
         self,
-        candidates: Candidates,
-        questions: Questions,
-        answers: Answers,
+        candidates: Callable[[Sequence[str]], Sequence[tuple[str, ...]]],
+        questions: Callable[[Sequence[str], Sequence[str]], Sequence[tuple[str, ...]]],
+        answers: Callable[[Sequence[str], Sequence[str]], Sequence[str | None]],
         entailment: Entailment,
         rules: Q2Rules | None = None,
     ):
         self.rules = rules or Q2Rules()
         self.usable: CachedCalls[str, bool] = CachedCalls(self.rules.usable)
-        self.candidates: CachedCalls[str, tuple[str, ...]] = CachedCalls(candidates.candidates)
-        self.questions: CachedCalls[TextPair, tuple[str, ...]] = CachedCalls(
-            lambda keys: questions.questions(*_columns(keys))
-        )
-        self.answers: CachedCalls[TextPair, str | None] = CachedCalls(lambda keys: answers.answers(*_columns(keys)))
+        self.candidates: CachedCalls[str, tuple[str, ...]] = CachedCalls(candidates)
+        self.questions: CachedCalls[TextPair, tuple[str, ...]] = CachedCalls(lambda keys: questions(*_columns(keys)))
+        self.answers: CachedCalls[TextPair, str | None] = CachedCalls(lambda keys: answers(*_columns(keys)))
         self.nli_labels: CachedCalls[TextPair, int] = CachedCalls(
             lambda keys: entailment.entailment(*_columns(keys)).argmax(1).tolist()
         )

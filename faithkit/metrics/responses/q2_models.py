@@ -9,7 +9,7 @@ Questions to which a given stretch of a text is the answer, by a seq2seq model, 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,40 +21,21 @@ from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.weights.resolve import resolve
 from faithkit.words import apostrophe_words
 
-ANSWER_TOKENS_CPU, ANSWER_TOKENS_GPU = 1024, 32_768
-
-
-class Answers(Protocol):
-    """Answers questions."""
-
-    def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
-        """Gives a stretch of each context, or None if the question has no answer there."""
-        ...
-
 
 class ExtractiveAnswers:
     """Answers with an extractive question answering model.
 
     Args:
-        stride: Tokens that neighbouring windows share.
-        max_answer: Tokens of the longest answer.
-        batch_tokens: Tokens of a batch; None takes what suits the device.
+        model: Of transformers' AutoModelForQuestionAnswering.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        *,
-        stride: int = 128,
-        max_answer: int = 30,
-        batch_tokens: int | None = None,
-    ):
-        self.model, self.tokenizer, self.max_answer = model, tokenizer, max_answer
-        self.device = next(model.parameters()).device
-        self.batch_tokens = batch_tokens or (ANSWER_TOKENS_CPU if self.device.type == "cpu" else ANSWER_TOKENS_GPU)
+    max_answer = 30  # tokens
+
+    def __init__(self, model: Any, tokenizer: Any):
+        self.model, self.tokenizer, self.device = model, tokenizer, next(model.parameters()).device
+        self.batch_tokens = 1024 if self.device.type == "cpu" else 32_768
         self.max_length = min(512, longest_input(model, tokenizer))
-        self.stride = min(stride, self.max_length // 4)
+        self.stride = min(128, self.max_length // 4)  # tokens that neighbouring windows share
 
     @classmethod
     def load(cls, weights: str, *, device: str | None = None, precision: str = "32-true") -> "ExtractiveAnswers":
@@ -65,6 +46,7 @@ class ExtractiveAnswers:
         return cls(model, tokenizer)
 
     def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
+        """Gives a stretch of each context, or None if the question has no answer there."""
         if not questions:
             return []
         windows = self._windows(questions, contexts)
@@ -119,15 +101,6 @@ class ExtractiveAnswers:
         return rows_of[0], rows_of[1]
 
 
-PERSONS = frozenset({"i", "me", "you"})  # of these alone no question can be asked of the knowledge
-
-
-class Candidates(Protocol):
-    """Finds answers to ask about."""
-
-    def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]: ...
-
-
 class SpacyCandidates:
     """Finds entities, then those noun chunks that are no entity; each once, case aside.
 
@@ -135,8 +108,8 @@ class SpacyCandidates:
         pipeline: A spaCy pipeline with a parser and entities.
     """
 
-    def __init__(self, pipeline: Any, *, batch_size: int = 256):
-        self.pipeline, self.batch_size = pipeline, batch_size
+    def __init__(self, pipeline: Any):
+        self.pipeline = pipeline
 
     @classmethod
     def load(cls, name: str) -> "SpacyCandidates":
@@ -154,24 +127,14 @@ class SpacyCandidates:
     def candidates(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """Finds the candidate answers of each text, in the order in which they are asked about."""
         found = []
-        for document in self.pipeline.pipe(texts, batch_size=self.batch_size):
+        for document in self.pipeline.pipe(texts, batch_size=256):
             distinct: dict[str, str] = {}
             for span in (*document.ents, *document.noun_chunks):
-                if not PERSONS.issuperset(apostrophe_words(span.text)):
+                # Of these persons alone no question can be asked of the knowledge.
+                if not {"i", "me", "you"}.issuperset(apostrophe_words(span.text)):
                     distinct.setdefault(span.text.lower(), span.text)
             found.append(tuple(distinct.values()))
         return found
-
-
-QUESTION_TOKENS_CPU, QUESTION_TOKENS_GPU = 512, 32_768
-
-
-class Questions(Protocol):
-    """Asks questions."""
-
-    def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
-        """Gives several questions for each answer in its context, the likeliest first."""
-        ...
 
 
 class Seq2SeqQuestions:
@@ -179,38 +142,20 @@ class Seq2SeqQuestions:
 
     Args:
         template: How an answer and its context are given to the model, as it was trained.
-        prefix: What the model writes before the question.
-        batch_tokens: Input tokens of a batch, times beams; None takes what suits the device.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        *,
-        template: str,
-        prefix: str = "question:",
-        num_beams: int = 5,
-        max_new_tokens: int = 64,
-        batch_tokens: int | None = None,
-    ):
+    def __init__(self, model: Any, tokenizer: Any, *, template: str, max_new_tokens: int = 64):
         if "{answer}" not in template or "{context}" not in template:
             hint = "write it like 'answer: {answer}  context: {context}'"
             raise UserError(f"question_template is {template!r}", hint=hint)
-        self.model, self.tokenizer, self.template, self.prefix = model, tokenizer, template, prefix
-        self.num_beams, self.max_new_tokens = num_beams, max_new_tokens
+        self.model, self.tokenizer, self.template, self.max_new_tokens = model, tokenizer, template, max_new_tokens
         self.device = next(model.parameters()).device
-        self.batch_tokens = batch_tokens or (QUESTION_TOKENS_CPU if self.device.type == "cpu" else QUESTION_TOKENS_GPU)
+        self.batch_tokens = 512 if self.device.type == "cpu" else 32_768  # of the input, times beams
         self.max_length = longest_input(model, tokenizer)
 
     @classmethod
     def load(
-        cls,
-        weights: str,
-        *,
-        template: str,
-        device: str | None = None,
-        precision: str = "32-true",
+        cls, weights: str, *, template: str, device: str | None = None, precision: str = "32-true"
     ) -> "Seq2SeqQuestions":
         """Loads a model by folder, local name or hub name.
 
@@ -221,13 +166,14 @@ class Seq2SeqQuestions:
         return cls(model, tokenizer, template=template)
 
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Gives several questions for each answer in its context, the likeliest first."""
         prompts = self.prompts(answers, contexts)
         if not prompts:
             return []
         found = []
-        for beams in self.generate(self.encode(prompts), self.num_beams, max_new_tokens=self.max_new_tokens):
+        for beams in self.generate(self.encode(prompts), 5, max_new_tokens=self.max_new_tokens):
             texts = self.tokenizer.batch_decode(beams, skip_special_tokens=True)
-            found.append(tuple(text.strip().removeprefix(self.prefix).strip() for text in texts))
+            found.append(tuple(text.strip().removeprefix("question:").strip() for text in texts))
         return found
 
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:

@@ -6,6 +6,7 @@ their values and every question with its answer, so that no model is needed here
 """
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +15,9 @@ import pytest
 
 from faithkit.metrics.responses.bert_score import BASELINES, BertScore, RescaledBertScore
 from faithkit.metrics.responses.official import (
-    OfficialCandidates,
     OfficialMetrics,
     clean_official_answer,
+    official_candidates,
     official_rules,
 )
 from faithkit.metrics.responses.q2 import Q2
@@ -79,7 +80,9 @@ class Document(list):
 
 def test_q2_asks_answers_and_scores_as_the_scripts():
     models = Recorded()
-    q2 = Q2(OfficialCandidates(models), models, models, models, official_rules(models, "[CLS]"))
+    q2 = Q2(
+        partial(official_candidates, models), models.questions, models.answers, models, official_rules(models, "[CLS]")
+    )
     columns, found = OfficialMetrics(q2=q2).score(RESPONSES, KNOWLEDGE)
     assert found is not None and len(found.asked) == 50
     assert columns["official_q2_f1"].tolist() == scripts("official_q2_f1")
@@ -136,7 +139,7 @@ def test_nli_compares_answers_unless_they_are_none_or_read_back_as_missing():
 def test_entities_are_asked_about_as_often_as_they_stand_and_chunks_once():
     found = {"entities": ["Paris", "Paris"], "chunks": ["paris", "I", "me", "a dog", "A dog"], "tokens": []}
     pipeline = SimpleNamespace(pipe=lambda texts: [Document(found) for _ in texts])
-    assert OfficialCandidates(pipeline).candidates(["x"]) == [("Paris", "Paris", "me", "a dog")]
+    assert official_candidates(pipeline, ["x"]) == [("Paris", "Paris", "me", "a dog")]
 
 
 def test_tokens_are_those_of_the_spacy_that_the_scripts_ask_for():

@@ -1,5 +1,7 @@
 """Q2's models give the same in any batch, and read long and empty texts."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from transformers import (
 )
 
 from faithkit.errors import UserError
-from faithkit.metrics.responses.official import OfficialAnswers, OfficialQuestions
+from faithkit.metrics.responses.official import official_answers, official_questions
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from tests.tiny import T5_SIZE, bert_config, write_tokenizer
 
@@ -109,9 +111,9 @@ def test_answers_are_the_same_in_any_batch_and_texts_of_any_length_are_read(answ
 
 
 def test_official_answers_run_from_the_likeliest_start_to_the_likeliest_end(answerer):
-    official, tokenizer = OfficialAnswers(answerer), answerer.tokenizer
-    together = official.answers(QUESTIONS, CONTEXTS)
-    assert together == [official.answers([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
+    official, tokenizer = partial(official_answers, answerer), answerer.tokenizer
+    together = official(QUESTIONS, CONTEXTS)
+    assert together == [official([q], [c])[0] for q, c in zip(QUESTIONS, CONTEXTS, strict=True)]
     for question, context, found in zip(QUESTIONS, CONTEXTS, together, strict=True):
         inputs = tokenizer(question, context, return_tensors="pt")
         with torch.inference_mode():
@@ -119,7 +121,7 @@ def test_official_answers_run_from_the_likeliest_start_to_the_likeliest_end(answ
         begin, end = int(output.start_logits.argmax()), int(output.end_logits.argmax())
         words = " ".join(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()[begin : end + 1]))
         assert ("[CLS]" if found is None else found) == words.replace(" ##", "").strip()
-    assert official.answers([], []) == []
+    assert official([], []) == []
 
 
 def test_an_official_answer_ends_with_its_likeliest_end(answerer, monkeypatch):
@@ -128,7 +130,7 @@ def test_an_official_answer_ends_with_its_likeliest_end(answerer, monkeypatch):
         return tuple([np.eye(size)[place] for size in sizes] for place in (4, 5))
 
     monkeypatch.setattr(answerer, "logits", logits)  # [CLS] the river [SEP] the city is long [SEP]
-    assert OfficialAnswers(answerer).answers(["the river"], ["the city is long"]) == ["the city"]
+    assert official_answers(answerer, ["the river"], ["the city is long"]) == ["the city"]
 
 
 def test_official_questions_are_searched_as_the_scripts_do(asker, monkeypatch):
@@ -139,7 +141,7 @@ def test_official_questions_are_searched_as_the_scripts_do(asker, monkeypatch):
         return generate(rows, num_beams, **options)
 
     monkeypatch.setattr(asker, "generate", recorded)
-    OfficialQuestions(asker).questions(QUESTIONS[:1], CONTEXTS[:1])
+    official_questions(asker, QUESTIONS[:1], CONTEXTS[:1])
     assert asked == [(5, {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True})]
 
 

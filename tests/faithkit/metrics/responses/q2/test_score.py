@@ -35,7 +35,7 @@ class Fake:
         return np.eye(3)[[self.tables["v"][key] for key in keys]]
 
     def score(self, responses=(RESPONSE,), knowledge=(KNOWLEDGE,)):
-        return Q2(self, self, self, self).score(list(responses), list(knowledge))
+        return Q2(self.candidates, self.questions, self.answers, self).score(list(responses), list(knowledge))
 
 
 def one_question(answer, verdict=None):
@@ -105,7 +105,7 @@ def test_of_each_candidate_the_first_valid_question_counts_and_the_response_has_
 
 def test_models_are_asked_in_batches_over_all_responses_and_each_thing_once():
     fake = one_question("the red river")
-    q2 = Q2(fake, fake, fake, fake)
+    q2 = Q2(fake.candidates, fake.questions, fake.answers, fake)
     first = q2.score([RESPONSE] * 3, [KNOWLEDGE] * 3)
     assert first.f1.tolist() == [1.0] * 3
     assert [len(batch) for batch in fake.asked["a"]] == [1, 1]  # on the response, on the knowledge
