@@ -118,8 +118,23 @@ class Question:
         Raises:
             BadAnswer: They are no answer to it.
         """
-        if self.kind == SPANS:
-            return self._read_spans(values)
+        if self.kind == SPANS:  # and their flags, which have the same offsets; these are not checked against the text
+            found: list[dict[str, Any]] = []
+            flags: dict[tuple[int, int], list[str]] = {}
+            for value in values:
+                start, end = value.get("start"), value.get("end")
+                if type(start) is not int or type(end) is not int:
+                    raise BadAnswer("unreadable answer", f"a span needs start and end, got {shorten(value)}")
+                if "choices" in value:
+                    flags.setdefault((start, end), []).extend(read_labels(value, "choices", self.flags))
+                    continue
+                quoted = {"text": value["text"]} if isinstance(value.get("text"), str) else {}
+                labels = read_labels(value, "labels", self.labels)
+                found += [{"start": start, "end": end, "label": label, **quoted} for label in labels]
+            for span in found:
+                if chosen_flags := flags.get((span["start"], span["end"])):
+                    span["flags"] = [flag for flag in self.flags if flag in chosen_flags]
+            return sorted(found, key=lambda span: (span["start"], span["end"], span["label"]))
         if self.kind == TEXT:
             pieces = [piece for value in values for piece in _as_list(value.get("text"))]
             if not all(isinstance(piece, str) for piece in pieces):
@@ -139,25 +154,6 @@ class Question:
             problem = f"{self.kind} is {given}, the scheme has 1 to {self.highest or 'any'}"
             raise BadAnswer("number out of range", problem)
         return given
-
-    def _read_spans(self, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Reads spans and their flags, which have the same offsets; offsets are not checked against the text."""
-        found: list[dict[str, Any]] = []
-        flags: dict[tuple[int, int], list[str]] = {}
-        for value in values:
-            start, end = value.get("start"), value.get("end")
-            if type(start) is not int or type(end) is not int:
-                raise BadAnswer("unreadable answer", f"a span needs start and end, got {shorten(value)}")
-            if "choices" in value:
-                flags.setdefault((start, end), []).extend(read_labels(value, "choices", self.flags))
-                continue
-            quoted = {"text": value["text"]} if isinstance(value.get("text"), str) else {}
-            labels = read_labels(value, "labels", self.labels)
-            found += [{"start": start, "end": end, "label": label, **quoted} for label in labels]
-        for span in found:
-            if given := flags.get((span["start"], span["end"])):
-                span["flags"] = [flag for flag in self.flags if flag in given]
-        return sorted(found, key=lambda span: (span["start"], span["end"], span["label"]))
 
 
 def read_labels(value: Mapping[str, Any], key: str, known: Mapping[str, str]) -> list[str]:

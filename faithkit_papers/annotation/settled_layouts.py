@@ -17,7 +17,6 @@ from data_modules.reading.dialogues import verdict_of
 from data_modules.reading.fields import SEEKER
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
-from faithkit.records import Example
 from faithkit.settings.config_files import UNANSWERABLE
 from faithkit_papers.annotation.annotation_questions import Answers
 from faithkit_papers.annotation.project import AnnotationRow
@@ -49,7 +48,26 @@ def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     responses = []
     for one in answered:
         row, example = one.row, one.row.example
-        source = _source(example, counts)
+        question = next((turn.text for turn in reversed(example.history) if turn.speaker == SEEKER), "")
+        task = str(example.meta.get("task") or ("QA" if question else "Summary"))
+        info: Any = example.knowledge
+        if task == "Data2txt":
+            # Lines `name: value`; nested names keep their dots, which reads the same.
+            info, last = {}, None
+            for line in example.knowledge.split("\n"):
+                name, colon, value = line.partition(": ")
+                if colon and name not in info:
+                    last, info[name] = name, value
+                elif last is not None:
+                    info[last] += f"\n{line}"
+            if render(info) != example.knowledge:
+                counts["data-to-text sources that are no list of fields: written as summaries"] += 1
+                task, info = "Summary", example.knowledge
+        if task == "QA":
+            info = {"question": question, "passages": example.knowledge}
+        task = task if task in CORPORA else "Summary"
+        corpus = str(example.meta.get("corpus") or CORPORA[task])
+        source = {"task_type": task, "source": corpus, "source_info": info, "prompt": ""}
         source_id = next((name for name, other in sources.items() if other == source), example.group)
         if sources.setdefault(source_id, source) != source:
             source_id = f"{example.group}:{len(sources)}"
@@ -77,29 +95,6 @@ def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
         write_jsonl(folder / SOURCES, ({"source_id": name, **source} for name, source in sources.items()))
         write_jsonl(folder / RESPONSES, responses)
     return counts
-
-
-def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
-    question = next((turn.text for turn in reversed(example.history) if turn.speaker == SEEKER), "")
-    task = str(example.meta.get("task") or ("QA" if question else "Summary"))
-    info: Any = example.knowledge
-    if task == "Data2txt":
-        # Lines `name: value`; nested names keep their dots, which reads the same.
-        info, last = {}, None
-        for line in example.knowledge.split("\n"):
-            name, colon, value = line.partition(": ")
-            if colon and name not in info:
-                last, info[name] = name, value
-            elif last is not None:
-                info[last] += f"\n{line}"
-        if render(info) != example.knowledge:
-            counts["data-to-text sources that are no list of fields: written as summaries"] += 1
-            task, info = "Summary", example.knowledge
-    if task == "QA":
-        info = {"question": question, "passages": example.knowledge}
-    task = task if task in CORPORA else "Summary"
-    corpus = str(example.meta.get("corpus") or CORPORA[task])
-    return {"task_type": task, "source": corpus, "source_info": info, "prompt": ""}
 
 
 def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:

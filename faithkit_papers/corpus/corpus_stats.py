@@ -7,7 +7,7 @@ statistic is empty where the corpus lacks its labels, spans or tags. Words are s
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,11 +40,13 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Counts of some responses; density is spans per hundred words.
+    """Counts of some responses.
 
     Args:
         num_judged: Responses with a label or marked spans.
         num_marked: Responses with marked spans (perhaps none), and `num_marked_words` their words.
+        share: The hallucinated share of those that are judged.
+        density: Spans per hundred words, and `spans_each` per response, of those that are marked.
     """
 
     num_responses: int
@@ -54,23 +56,10 @@ class Counts:
     num_judged: int
     num_marked: int
     num_marked_words: int
-
-    @property
-    def share(self) -> float:
-        return self.num_hallucinated / max(1, self.num_judged)
-
-    @property
-    def density(self) -> float:
-        return 100 * self.num_spans / max(1, self.num_marked_words)
-
-    @property
-    def spans_each(self) -> float:
-        return self.num_spans / max(1, self.num_marked)
-
-    def to_dict(self) -> dict[str, float]:
-        """Lists the counts and their ratios."""
-        shares = {"share": self.share, "density": self.density, "spans_each": self.spans_each}
-        return asdict(self) | {"num_faithful": self.num_judged - self.num_hallucinated} | shares
+    num_faithful: int
+    share: float
+    density: float
+    spans_each: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +86,7 @@ class Dialogues:
     """A column of FaithDial's table 2.
 
     Args:
-        num_turns: Of both speakers up to the last response; 0 where no response has a history.
+        num_turns: Of both speakers up to the last response; 0 where no response has a history, and `turns_each` None.
         response, before, knowledge: Mean tokens (words and punctuation marks) of a response, of the turn before it,
             and of its knowledge.
         edited: The share of responses that were edited; None if no original is known.
@@ -115,14 +104,7 @@ class Dialogues:
     rounds: float | None = None
     turn_words: float | None = None
     longest_turn: int | None = None
-
-    @property
-    def turns_each(self) -> float:
-        return self.num_turns / max(1, self.num_dialogues)
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Converts to a plain container, for JSON."""
-        return asdict(self) | {"turns_each": self.turns_each if self.num_turns else None}
+    turns_each: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +126,20 @@ class Extraction:
 def count_responses(rows: "DataFrame") -> Counts:
     """Counts some responses."""
     marked = rows[rows["spans"].notna()]
+    num_judged, num_hallucinated = int(rows["judged"].notna().sum()), int((rows["judged"] == 1).sum())
+    num_spans, num_marked_words = int(marked["spans"].sum()), int(marked["response_words"].sum())
     return Counts(
         num_responses=len(rows),
-        num_hallucinated=int((rows["judged"] == 1).sum()),
-        num_spans=int(marked["spans"].sum()),
+        num_hallucinated=num_hallucinated,
+        num_spans=num_spans,
         num_words=int(rows["response_words"].sum()),
-        num_judged=int(rows["judged"].notna().sum()),
+        num_judged=num_judged,
         num_marked=len(marked),
-        num_marked_words=int(marked["response_words"].sum()),
+        num_marked_words=num_marked_words,
+        num_faithful=num_judged - num_hallucinated,
+        share=num_hallucinated / max(1, num_judged),
+        density=100 * num_spans / max(1, num_marked_words),
+        spans_each=num_spans / max(1, len(marked)),
     )
 
 
@@ -207,10 +195,12 @@ def measure_dialogues(rows: "DataFrame") -> Dialogues:
             "turn_words": float(spoken["spoken_words"].sum() / spoken["turns"].sum()),
             "longest_turn": int(spoken["longest_turn"].max()),
         }
+    num_turns = int(longest.sum()) if (rows["history"] > 0).any() else 0
     return Dialogues(
         num_responses=len(rows),
         num_dialogues=len(longest),
-        num_turns=int(longest.sum()) if (rows["history"] > 0).any() else 0,
+        num_turns=num_turns,
+        turns_each=num_turns / max(1, len(longest)) if num_turns else None,
         response=tokens["response"],
         before=tokens["turn"],
         knowledge=tokens["context"],

@@ -36,7 +36,7 @@ def build_corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "
         note = "tokens: words and punctuation marks; a knowledge counts once in each dialogue or source"
         tables.append(_table(f"{prefix}lengths", "text", heads, rows, note))
         some = stats.dialogues.values()
-        if any(one.turns_each > 2.5 or one.edited is not None or one.rounds is not None for one in some):
+        if any((one.turns_each or 0) > 2.5 or one.edited is not None or one.rounds is not None for one in some):
             tables.append(_dialogues(stats, f"{prefix}dialogues", dataset))
         tables += [_facet(stats, name, f"{prefix}by {name.replace('_', ' ')}") for name in stats.facets]
     by_task = any(len(tasks) > 1 for tasks in stats.models.values())  # else the table by model has the same numbers

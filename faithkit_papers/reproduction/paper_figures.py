@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
 from pydantic import ConfigDict
 
@@ -97,76 +96,53 @@ def draw_recalls(figure: Figure, place: Place, path: Path) -> Path | None:
         return save_figure(shown, path)
 
 
-def read_topics(place: Place) -> dict[str, str]:
-    """Reads the topics of HalluDial's dialogues by joining them with Wizard of Wikipedia's."""
-    return _read_facts(place, "halludial", "topic", topics_path=str(place.corpus("wow") or EMBEDDED))
+def draw_topics(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the most frequent topics of a corpus, or of some predictions of each system; a panel for each.
 
-
-def _read_facts(place: Place, dataset: str, name: str, **options: Any) -> dict[str, str]:
-    """Reads a field of the rows' meta by dialogue; dialogues without it are left out."""
+    The topics of HalluDial's dialogues are those of Wizard of Wikipedia's, by joining both.
+    """
     from data_modules.build import build_source
     from data_modules.reading.dataset import read_examples
     from data_modules.reading.rows import ReadReport
 
+    of_diahalu = figure.drawing == "topic_sources"
+    dataset, name = ("diahalu", "topic_source") if of_diahalu else ("halludial", "topic")
+    options = {} if of_diahalu else {"topics_path": str(place.corpus("wow") or EMBEDDED)}
     source = build_source(dataset, str(place.corpus(dataset) or EMBEDDED), **options)
     examples = (one for split in source.split_names() for one in read_examples(source, split, ReadReport()))
-    return {one.group: one.meta[name] for one in examples if name in one.meta}
-
-
-def count_topics(folder: Path, topics: Mapping[str, str], keep: Callable[[Mapping[str, Any]], bool]) -> Counter[str]:
-    """Counts the topics of the predictions of a run that `keep` selects.
-
-    Args:
-        topics: By dialogue.
-    """
-    files = sorted((folder / "predictions").glob("*.jsonl"))
-    rows = (row for path in files for row in read_jsonl(path))
-    return Counter(topics[row["group"]] for row in rows if row.get("group") in topics and keep(row))
-
-
-def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | None:
-    """Plots the counts of the most frequent topics, a panel for each system or corpus."""
+    topics = {one.group: one.meta[name] for one in examples if name in one.meta}  # by dialogue
+    panels: dict[str, Counter[str]] = {}
+    if figure.drawing in ("topic_sources", "topics"):
+        panels[f"{'DiaHalu' if of_diahalu else 'HalluDial'}'s dialogues"] = Counter(topics.values())
+    for system, step in figure.systems.items() if not panels else ():
+        files = sorted((place.folder(step) / "predictions").glob("*.jsonl"))
+        rows = [row for file in files for row in read_jsonl(file) if row.get("group") in topics]
+        if figure.drawing == "missed_topics":
+            rows = [row for row in rows if row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED]
+        else:
+            rows = [row for row in rows if row.get("label") == HALLUCINATED]
+        panels[system] = Counter(topics[row["group"]] for row in rows)
     panels = {name: counts for name, counts in panels.items() if counts}
     if not panels:
         return None
     from matplotlib import rc_context
 
     columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
+    num_rows = -(-len(panels) // columns)
     with rc_context(STYLE):
-        figure, _ = new_figure(4 * columns, 3.6 * rows, rows=rows, columns=columns)
-        for axes, (name, counts) in zip(figure.axes, panels.items(), strict=False):
-            total = sum(counts.values())
-            shown = Counter(counts).most_common(15)
-            axes.barh([plot_name(topic) for topic, _ in shown], [count for _, count in shown], color=COLOURS[0])
+        shown, _ = new_figure(4 * columns, 3.6 * num_rows, rows=num_rows, columns=columns)
+        for axes, (name, counts) in zip(shown.axes, panels.items(), strict=False):
+            most = counts.most_common(15)
+            axes.barh([plot_name(topic) for topic, _ in most], [count for _, count in most], color=COLOURS[0])
             axes.invert_yaxis()
             axes.set_title("\n".join(wrap(plot_name(name), 34)))
-            axes.set_xlabel(f"of {total:,} in all, {len(counts):,} kinds")
-        for axes in figure.axes[len(panels) :]:
+            axes.set_xlabel(f"of {counts.total():,} in all, {len(counts):,} kinds")
+        for axes in shown.axes[len(panels) :]:
             axes.remove()
-        return save_figure(figure, path)
-
-
-def _draw_topics_of(keep: Callable[[Mapping[str, Any]], bool]) -> Draw:
-    """Makes a drawing of the topics of the predictions that `keep` selects, a panel for each system."""
-
-    def draw(figure: Figure, place: Place, path: Path) -> Path | None:
-        topics = read_topics(place)
-        counts = {name: count_topics(place.folder(step), topics, keep) for name, step in figure.systems.items()}
-        return plot_topics(counts, path)
-
-    return draw
-
-
-def _draw_topics(name: str, read: Callable[[Place], Mapping[str, str]]) -> Draw:
-    """Makes a drawing of the topics of a corpus, in one panel."""
-    return lambda figure, place, path: plot_topics({name: Counter(read(place).values())}, path)
+        return save_figure(shown, path)
 
 
 DRAWINGS: Mapping[str, Draw] = {
     "recalls": draw_recalls,
-    "topic_sources": _draw_topics("DiaHalu's dialogues", lambda place: _read_facts(place, "diahalu", "topic_source")),
-    "topics": _draw_topics("HalluDial's dialogues", read_topics),
-    "missed_topics": _draw_topics_of(lambda row: row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED),
-    "hallucinated_topics": _draw_topics_of(lambda row: row.get("label") == HALLUCINATED),
+    **dict.fromkeys(("topic_sources", "topics", "missed_topics", "hallucinated_topics"), draw_topics),
 }

@@ -1,13 +1,16 @@
 """Figures of papers are drawn from the results of steps; without results the reason is printed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from data_modules.build import read_block
 from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.results import write_results
+from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric
-from faithkit_papers.reproduction.paper_figures import Figure, count_topics, plot_topics
+from faithkit_papers.reproduction.paper_figures import Figure
 from faithkit_papers.reproduction.paper_tables import all_results, all_steps
 from faithkit_papers.reproduction.reproduction_report import write_report, write_result
 from faithkit_papers.reproduction.table_steps import LOCAL, Place, step_arguments
@@ -65,13 +68,20 @@ def test_a_figure_without_results_states_the_reason(
     assert f"not run: {reason or 'our data or models have nothing to show'}" in capsys.readouterr().out
 
 
-def test_topics_of_predictions_are_counted_and_plotted(tmp_path: Path) -> None:
-    labels = [("a", "hallucinated"), ("a", "faithful"), ("b", "hallucinated"), ("c", "hallucinated")]
-    rows = [{"id": str(n), "label": label, "score": 0.5, "group": group} for n, (group, label) in enumerate(labels)]
-    (tmp_path / "predictions").mkdir()
-    write_jsonl(tmp_path / "predictions" / "a.jsonl", rows)
-    counts = count_topics(tmp_path, {"a": "Dogs", "b": "$ [b]"}, lambda row: row["label"] == "hallucinated")
-    assert counts == {"Dogs": 1, "$ [b]": 1}
-    path = plot_topics({"a judge": counts, "another": {}}, tmp_path / "topics.png")
+@pytest.mark.parametrize("drawing", ["missed_topics", "topics"])
+def test_topics_are_drawn(tmp_path: Path, drawing: str) -> None:
+    place, labels = Place(scale=LOCAL, out=tmp_path), ["hallucinated", "faithful"]
+    examples = read_block({"dataset": "halludial", "path": EMBEDDED, "topics_path": EMBEDDED})
+    groups = [one.group for one in examples if "topic" in one.meta][:2]
+    rows = [
+        {"id": f"{group}{label}", "label": label, "score": 0.5, "group": group, "gold": "hallucinated"}
+        for group, label in zip(groups, labels, strict=True)
+    ]
+    for step, found in {"a": rows, "b": [], "c": [{**rows[0], "group": "unknown"}]}.items():
+        write_jsonl(place.folder(step) / "predictions" / "a.jsonl", found)
+    systems = {"$ [b]": "a", "none": "b", "other dialogues": "c"}
+    figure = Figure(name="f_1", title="t", paper="p", steps=(), used=(), systems=systems, drawing=drawing)
+    path = figure.draw(place, tmp_path / "topics.png")
     assert path is not None and path.read_bytes().startswith(PNG)
-    assert plot_topics({"another": {}}, tmp_path / "none.png") is None
+    without = replace(figure, systems={"none": "b"}).draw(place, tmp_path / "none.png")
+    assert (without is None) == (drawing == "missed_topics")
