@@ -7,7 +7,7 @@ checksum of all files here is pinned by tests/faithkit_papers/test_published.py.
 from functools import cache
 from pathlib import Path
 
-from faithkit.published.figures import ALL, PublishedTable, published_table, read_table
+from faithkit.published.figures import PublishedTable, published_table, read_table
 
 FOLDER = Path(__file__).with_name("published")
 CHECKSUMS = {  # SHA-256
@@ -33,16 +33,3 @@ CHECKSUMS = {  # SHA-256
 def paper_table(name: str) -> PublishedTable:
     """Reads a table of the papers by its name, wherever its file is."""
     return read_table(FOLDER / f"{name}.json", CHECKSUMS[name]) if name in CHECKSUMS else published_table(name)
-
-
-def published_counts(benchmark: str) -> tuple[dict[str, tuple[int, int]], str]:
-    """Gives examples and hallucinated ones by part, with `all`, and the paper's name; nothing for other benchmarks."""
-    if benchmark == "diahalu":
-        table = paper_table("diahalu_counts")
-        return {row["domain"]: (row["dialogues"], row["hallucinated"]) for row in table.rows}, table.citation
-    if benchmark != "halludial":
-        return {}, ""
-    table = paper_table("halludial_counts")
-    parts = {row["scenario"]: (row["train"] + row["test"], row["hallucinated"]) for row in table.rows}
-    whole = (sum(examples for examples, _ in parts.values()), sum(wrong for _, wrong in parts.values()))
-    return parts | {ALL: whole}, table.citation

@@ -280,21 +280,18 @@ def answer_blocks(
     texts = dict.fromkeys(example.knowledge for example, _, has_text in rows if has_text)
     contexts = {text: number for number, text in enumerate(texts)}
     calls: dict[tuple[Any, ...], int] = {}
+    made: dict[str, list[int]] = {}  # the places of an answer's calls
     for example, _, has_text in rows:
         for call in turns[example.id].calls if has_text and example.id in turns else ():
-            calls.setdefault(_call_key(call), len(calls))
+            key = call["name"], call["arguments"], call["failed"], call.get("result", "")
+            made.setdefault(example.id, []).append(calls.setdefault(key, len(calls)))
 
     def build(example: Example, predictions: Sequence[Prediction | None], has_text: bool) -> dict[str, Any]:
-        turn = turns.get(example.id)
-        made = [calls[_call_key(call)] for call in turn.calls] if turn and has_text else []
-        return build_row(example, predictions, contexts[example.knowledge] if has_text else None, facts, turn, made)
+        turn, context = turns.get(example.id), contexts[example.knowledge] if has_text else None
+        return build_row(example, predictions, context, facts, turn, made.get(example.id, []))
 
     blocks = {f"contexts-{place}": contexts, f"rows-{place}": (build(*row) for row in rows)}
     return blocks | ({f"calls-{place}": calls} if turns else {})
-
-
-def _call_key(call: Mapping[str, Any]) -> tuple[Any, ...]:
-    return call["name"], call["arguments"], call["failed"], call.get("result", "")
 
 
 def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -> list[Item]:

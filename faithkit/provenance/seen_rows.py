@@ -29,6 +29,7 @@ SEEN_ROWS_FILE = "seen_rows.parquet"
 TRAINED, CHOSEN, CALIBRATED = USES = ("trained", "chosen", "calibrated")
 KEY_NAMES = RowKeys._fields
 BITS = 46  # of a key that are kept
+SHORTENED = np.uint64(64 - BITS)  # those that are not
 # Of keys and file: files of other versions cannot be compared.
 VERSION = "1"
 
@@ -52,7 +53,7 @@ class SeenRows:
         """Collects keys; of what an iterator gives nothing but the numbers is held."""
         lists: dict[List, Keys] = {}
         for use, parts in uses.items():
-            columns = zip(*([_shorten_keys(keys[keys != NO_KEY]) for keys in part] for part in parts), strict=True)
+            columns = zip(*([keys[keys != NO_KEY] >> SHORTENED for keys in part] for part in parts), strict=True)
             lists |= {(use, kind): _sorted(column) for kind, column in zip(KEY_NAMES, columns, strict=False)}
         return cls(lists, tuple(unknown_bases))
 
@@ -64,7 +65,7 @@ class SeenRows:
 
     def contains(self, use: str, kind: str, keys: Keys) -> NDArray[np.bool_]:
         """Marks the full keys that are in a list."""
-        known, wanted = self.lists.get((use, kind), _NOTHING), _shorten_keys(keys)
+        known, wanted = self.lists.get((use, kind), _NOTHING), keys >> SHORTENED
         if not len(known):
             return np.zeros(len(keys), bool)
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
@@ -126,10 +127,6 @@ def read_seen(folder: Path) -> SeenRows | None:
 
 
 _NOTHING: Keys = np.zeros(0, np.uint64)
-
-
-def _shorten_keys(keys: Keys) -> Keys:
-    return keys >> np.uint64(64 - BITS)
 
 
 def _sorted(parts: Sequence[Keys]) -> Keys:

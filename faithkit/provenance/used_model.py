@@ -237,11 +237,6 @@ class PredictionsOrigin:
     reason: str = ""
 
 
-def origin_path(predictions: Path) -> Path:
-    """Returns the path of the origin of a predictions file."""
-    return predictions.with_suffix(".origin.json")
-
-
 def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], models: Sequence[UsedModel]) -> None:
     """Writes the origin of a finished predictions file."""
     stored = {
@@ -249,12 +244,12 @@ def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], m
         "models": [model.to_dict() for model in models],
         "predictions": hash_files(predictions.parent, [predictions.name])[predictions.name],
     }
-    write_json(origin_path(predictions), stored)
+    write_json(predictions.with_suffix(".origin.json"), stored)
 
 
 def read_origin(predictions: Path) -> PredictionsOrigin:
     """Reads the origin of a predictions file; one that does not fit the file is none."""
-    path = origin_path(predictions)
+    path = predictions.with_suffix(".origin.json")
     if not path.exists():
         return PredictionsOrigin(reason=f"{predictions.name} has no {path.name}")
     try:

@@ -1,7 +1,7 @@
 """The report of a test set with marked spans: metrics with simple baselines and published figures, marked responses."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -78,13 +78,19 @@ def level_table(level: str, systems: Systems, published: Sequence[PublishedDetec
     names = {name: head.lower() for name, head in columns.items()}
     rows: list[Row] = [*systems.items(), *[None] * bool(published)]
     rows += ((one.name, published_cells(asdict(one), names)) for one in published)
+    sizes = sorted({one.n for metrics in systems.values() if (one := metrics.get(f"{level}_f1")) and one.n})
+    where = f"; published: on the official {TEST_RESPONSES:,}" if published else ""
+    lines = [f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}{where}"]
+    if published and sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
+        lines.append("these responses are a part of the official ones: the published figures are about others")
+    lines += {one.source: f"{one.source}: {one.protocol}" for one in published}.values()
     return score_table(
         f"{title} {LEVEL_TITLES[level]}, percent".strip(),
         "system",
         columns | {"response_auroc": "AUROC"} if level == "response" else columns,
         rows,
         bounds=[f"{level}_f1"],
-        caption=_caption(systems, f"{level}_f1", published),
+        caption=lines,
         show_edge=True,
     )
 
@@ -194,16 +200,6 @@ def mark_spans(text: str, spans: Iterable[Span], *, context: int = 100, max_char
     if shown.rfind(OPEN) > shown.rfind(CLOSE):  # the text was cut within a mark
         shown = re.sub(r"\.\.\. \(\+[\d,]+ characters\)$", rf"{CLOSE}\g<0>", shown)
     return shown
-
-
-def _caption(systems: Systems, name: str, published: Sequence[PublishedDetector]) -> Iterator[str]:
-    sizes = sorted({metric.n for metrics in systems.values() if (metric := metrics.get(name)) and metric.n})
-    where = f"; published: on the official {TEST_RESPONSES:,}" if published else ""
-    yield f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}{where}"
-    if published and sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
-        yield "these responses are a part of the official ones: the published figures are about others"
-    protocols = {row.source: row.protocol for row in published}
-    yield from (f"{source}: {protocol}" for source, protocol in protocols.items())
 
 
 MISMATCH = "words not in context"

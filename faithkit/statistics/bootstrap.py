@@ -31,8 +31,7 @@ from faithkit.statistics.spread import (
     Values,
     compute_interval,
     count_defining_groups,
-    difference_interval,
-    two_sided_p,
+    difference_from_zero,
 )
 
 MIN_GROUPS_OF_SHARE = 5  # of fewer groups, the interval of a share is over rows
@@ -218,12 +217,13 @@ class Resamples:
                 differing = max(1, round(-np.log(missing))) if missing else self.num_groups
                 count = self.num_groups
                 spread = Spread(float(finite.std()), count, count, min(num_defining, differing), num_defining)
-            low, high = map(kind.clip, difference_interval(value, spread))
+            *bounds, p_value = difference_from_zero(value, spread, self.num_groups)
+            low, high = map(kind.clip, bounds)
             found[name] = Difference(
                 value=value,
                 low=float(min(low, value)),
                 high=float(max(high, value)),
-                p_value=two_sided_p(value, spread, self.num_groups),
+                p_value=p_value,
                 n=self.num_rows,
                 num_groups=self.num_groups,
                 higher_is_better=kind.higher_is_better,

@@ -239,29 +239,23 @@ def exact_interval(share: float, size: float) -> tuple[float, float]:
     return low, high
 
 
-def difference_interval(value: float, spread: Spread) -> tuple[float, float]:
-    """Computes the 95% interval of a difference; where all groups agree, that of the sign test."""
-    if not np.isfinite(spread.error) or (spread.error == 0 and value):
-        defining = spread.num_defining if spread.error == 0 else 1
-        margin = 2 * abs(value) * exact_interval(0, max(defining, 1))[1]  # as many groups may show the opposite
-        return (value - margin, value) if value > 0 else (value, value + margin)
-    margin = t_quantile(spread.num_differing) * spread.error
-    return value - margin, value + margin
+def difference_from_zero(value: float, spread: Spread, num_groups: int) -> tuple[float, float, float]:
+    """Computes the 95% interval of a difference and its two-sided p-value; where all groups agree, by the sign test.
 
-
-def two_sided_p(value: float, spread: Spread, count: int) -> float:
-    """Computes the p-value of a difference from 0; never below that of the sign test where few groups differ."""
-    if not np.isfinite(spread.error):
-        return 1.0
-    if spread.error == 0:
-        return 1.0 if value == 0 else _sign_test(spread.num_defining)
-    p_value = 2 * student_cdf(-abs(value) / float(spread.error), float(max(spread.num_differing - 1, 1)))
-    return max(p_value, _sign_test(spread.num_differing)) if spread.num_differing < count else p_value
-
-
-def _sign_test(count: int) -> float:
-    """Computes the two-sided p-value of `count` groups that all have the same sign."""
-    return min(1.0, 2.0 ** (1 - count))
+    Where few groups differ, the p-value is never below that of the sign test.
+    """
+    if np.isfinite(spread.error) and spread.error > 0:
+        margin = t_quantile(spread.num_differing) * spread.error
+        p_value = 2 * student_cdf(-abs(value) / float(spread.error), float(max(spread.num_differing - 1, 1)))
+        if spread.num_differing < num_groups:
+            p_value = max(p_value, min(1.0, 2.0 ** (1 - spread.num_differing)))
+        return value - margin, value + margin, p_value
+    agree = spread.error == 0
+    margin = (
+        2 * abs(value) * exact_interval(0, max(spread.num_defining if agree else 1, 1))[1]
+    )  # others may be opposite
+    p_value = min(1.0, 2.0 ** (1 - spread.num_defining)) if agree and value else 1.0
+    return (value - margin, value, p_value) if value > 0 else (value, value + margin, p_value)
 
 
 def t_quantile(num_groups: float) -> float:

@@ -162,17 +162,6 @@ def summarize_lengths(lengths: "Series[float]") -> Lengths:
     return Lengths(mean=float(known.mean()), max=int(known.max()), median=median, high=high, num_texts=len(known))
 
 
-def measure_texts(frame: "DataFrame") -> dict[str, dict[str, Lengths]]:
-    """Measures each kind of text in words and in tokens; knowledge counts once per source."""
-    found = {}
-    for name, shown in TEXTS.items():
-        rows = frame.drop_duplicates("context") if name == "context" else frame
-        both = {unit: summarize_lengths(rows[f"{name}_{unit}"]) for unit in ("words", "tokens")}
-        if both["words"].num_texts:
-            found[shown] = both
-    return found
-
-
 def count_edits(rows: "DataFrame") -> dict[str, int]:
     """Counts edited responses; empty if no original is known. A response without an original was not edited."""
     if rows["edited"].isna().all():
@@ -342,6 +331,11 @@ def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamp
         for task, rows in _divide(frame, "task").items():
             if cells := make_buckets(rows, column):
                 by_length[task] = cells
+    lengths: dict[str, dict[str, Lengths]] = {}
+    for name, shown in TEXTS.items():  # knowledge counts once per source
+        measured = frame.drop_duplicates("context") if name == "context" else frame
+        both = {unit: summarize_lengths(measured[f"{name}_{unit}"]) for unit in ("words", "tokens")}
+        lengths |= {shown: both} if both["words"].num_texts else {}
     return CorpusStats(
         basic={
             name: measure_part(rows) for name, rows in (by_part | ({ALL: frame} if len(by_part) > 1 else {})).items()
@@ -354,7 +348,7 @@ def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamp
         num_unmarked=int(frame["spans"].isna().sum()),
         facets={name: {v: count_responses(rows) for v, rows in values.items()} for name, values in facets.items()},
         rates=_rates({"": {ALL: frame}} | facets, num_resamples),
-        lengths=measure_texts(frame),
+        lengths=lengths,
         dialogues={
             name: measure_dialogues(rows)
             for name, rows in (_divide(frame, "by split") if "split" in corpus.facets else {ALL: frame}).items()

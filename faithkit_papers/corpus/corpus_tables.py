@@ -8,7 +8,7 @@ from faithkit.pages.page_tables import bold, format_metric, new_number_table
 from faithkit.published.figures import Row
 from faithkit_papers.corpus.corpus_rows import ACTS, CLASSES
 from faithkit_papers.corpus.corpus_stats import ALL, Bucket, CorpusStats, Counts, sort_labels
-from faithkit_papers.published_figures import paper_table, published_counts
+from faithkit_papers.published_figures import paper_table
 
 RAGTRUTH = "ragtruth"
 PAPER = "  paper"
@@ -89,7 +89,15 @@ def _table(
 
 def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
     paper = paper_table("ragtruth_basic").by("task") if dataset == RAGTRUTH else {}
-    counted, cited = published_counts(dataset)
+    counted, cited = dict[str, tuple[int, int]](), ""  # the paper's responses and hallucinated ones, by part
+    if dataset in ("diahalu", "halludial"):
+        table = paper_table(f"{dataset}_counts")
+        cited = table.citation
+        for row in table.rows:
+            size = row["dialogues"] if dataset == "diahalu" else row["train"] + row["test"]
+            counted[row["domain" if dataset == "diahalu" else "scenario"]] = (size, row["hallucinated"])
+        if dataset == "halludial":
+            counted[ALL] = (sum(size for size, _ in counted.values()), sum(wrong for _, wrong in counted.values()))
     rows: list[Cells | None] = []
     for name, line in stats.basic.items():
         of_part = line.counts

@@ -21,12 +21,6 @@ from faithkit_papers.reproduction.table_steps import Step
 WITHIN, ABOVE, BELOW, NOT_COMPARABLE = "within", "above", "below", "not comparable"
 
 
-def scale_estimate(estimate: Estimate, factor: float) -> Estimate:
-    """Converts an estimate to another unit, such as a share to percent."""
-    low, high = (None if bound is None else bound * factor for bound in (estimate.low, estimate.high))
-    return Estimate(value=estimate.value * factor, low=low, high=high, n=estimate.n)
-
-
 def compare_with_published(ours: Estimate, published: float, *, digits: int) -> str:
     """Compares our figure with a published one.
 
@@ -66,7 +60,10 @@ class Metric:
         metrics = read_metrics(folder / "metrics.json")
         names = [one for name in (self.name, self.otherwise) if name for one in _name_embedded(name)]
         found = next((metrics[name] for name in names if name in metrics), None)
-        return None if found is None else scale_estimate(Estimate(**found), self.factor)
+        scaled = (
+            {name: found[name] * self.factor for name in ("value", "low", "high") if name in found} if found else {}
+        )
+        return Estimate(**{**found, **scaled}) if found else None
 
     def read_unparsed(self, folder: Path) -> float:
         """Reads the share of replies without a verdict among the metric's rows; 0 if the run does not count them."""
@@ -138,8 +135,8 @@ class Share:
         if self.exact:
             return Estimate(value=100 * counts[self.part] / total, n=total)
         bounds = binomtest(counts[self.part], total).proportion_ci(method="wilson")
-        share = Estimate(value=counts[self.part] / total, low=bounds.low, high=bounds.high, n=total)
-        return scale_estimate(share, 100)
+        share = 100 * (counts[self.part] / total)
+        return Estimate(value=share, low=100 * bounds.low, high=100 * bounds.high, n=total)
 
 
 @dataclass(frozen=True, slots=True)

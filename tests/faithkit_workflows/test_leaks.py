@@ -13,7 +13,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
-from faithkit.provenance.used_model import UsedModel, origin_path, read_origin, write_origin
+from faithkit.provenance.used_model import UsedModel, read_origin, write_origin
 from tests.faithkit_workflows.test_evaluate import GOOD, dialogues, responses
 from tests.running import SMALL, evaluate_here, metrics_of, train_here
 
@@ -102,7 +102,7 @@ def test_a_damaged_origin_is_none(tmp_path, block, value) -> None:
     file.write_text("")
     model = UsedModel(role="checkpoint", path="runs/a", weights="0f")
     write_origin(file, "rows", [], [model])
-    path = origin_path(file)
+    path = file.with_suffix(".origin.json")
     assert read_origin(file).models[0].path == "runs/a"
     path.write_text(json.dumps(json.loads(path.read_text()) | {block: value}))
     assert read_origin(file).reason == "given.origin.json is damaged"

@@ -30,7 +30,7 @@ from faithkit.inference.reply_cache import ReplyStore
 from faithkit.inference.text import Reply
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
-from faithkit.provenance.used_model import UsedModel, origin_path, write_origin
+from faithkit.provenance.used_model import UsedModel, write_origin
 from faithkit.targets import DATASETS, TARGETS, check_names
 from faithkit.training.checkpoint_io import write_checkpoint
 from faithkit.training.checkpoints import find_resume_point, read_checkpoint
@@ -257,7 +257,7 @@ def test_the_origin_of_predictions_never_stops_their_evaluation(data: st.DataObj
         predictions.write_bytes(prediction_lines(labelled()))
         model = UsedModel(role="checkpoint", path="runs/a", kind="tagger", weights="0f" * 16, threshold="0.5")
         write_origin(predictions, "ragtruth", labelled(), [model])
-        path = origin_path(predictions)
+        path = predictions.with_suffix(".origin.json")
         path.write_bytes(data.draw(damaged_json(path.read_bytes())))
         origin = read_provenance(str(predictions), "ragtruth", labelled(), checkpoint=None)
         ("\n".join(origin.lines) + json.dumps(origin.to_dict(), allow_nan=False)).encode()

@@ -70,31 +70,23 @@ class BertScore:
                         setattr(module, name, child[:num_layers])
         return cls(model, tokenizer, max_length=longest)
 
+    @torch.inference_mode()
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:
         """`bertscore_precision`, `bertscore_recall` and `bertscore_f1` of each pair [N]."""
-        parts = [
-            self._chunk(responses[begin : begin + PAIRS_AT_ONCE], knowledge[begin : begin + PAIRS_AT_ONCE])
-            for begin in range(0, len(responses), PAIRS_AT_ONCE)
-        ]
-        precision, recall = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0))
+        precision, recall = found = np.zeros((2, len(responses)))
+        for first in range(0, len(responses), PAIRS_AT_ONCE):
+            texts = responses[first : first + PAIRS_AT_ONCE], knowledge[first : first + PAIRS_AT_ONCE]
+            encoded = self._encode(list(dict.fromkeys([*texts[0], *texts[1]])))
+            pairs = [(encoded[response], encoded[passage]) for response, passage in zip(*texts, strict=True)]
+            counted = [row for row, (one, other) in enumerate(pairs) if one.counts.any() and other.counts.any()]
+            counted.sort(key=lambda row: len(pairs[row][0].units) * len(pairs[row][1].units))
+            for begin in range(0, len(counted), 64):
+                rows = counted[begin : begin + 64]
+                matched = greedy_match([pairs[row][0] for row in rows], [pairs[row][1] for row in rows])
+                found[:, [first + row for row in rows]] = torch.stack(matched).cpu().numpy()
         total = precision + recall
         f1 = np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total != 0)
         return {"bertscore_precision": precision, "bertscore_recall": recall, "bertscore_f1": f1}
-
-    @torch.inference_mode()
-    def _chunk(self, responses: Sequence[str], knowledge: Sequence[str]) -> Values:
-        encoded = self._encode(list(dict.fromkeys([*responses, *knowledge])))
-        pairs = [(encoded[response], encoded[passage]) for response, passage in zip(responses, knowledge, strict=True)]
-        found = np.zeros((2, len(pairs)))
-        counted = [
-            row for row, (response, passage) in enumerate(pairs) if response.counts.any() and passage.counts.any()
-        ]
-        counted.sort(key=lambda row: len(pairs[row][0].units) * len(pairs[row][1].units))
-        for begin in range(0, len(counted), 64):
-            rows = counted[begin : begin + 64]
-            matched = greedy_match([pairs[row][0] for row in rows], [pairs[row][1] for row in rows])
-            found[:, rows] = torch.stack(matched).cpu().numpy()
-        return found
 
     def _encode(self, texts: list[str]) -> dict[str, "Encoded"]:
         stripped = [text.strip() for text in texts]

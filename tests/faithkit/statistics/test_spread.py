@@ -13,11 +13,10 @@ from faithkit.statistics.spread import (
     Spread,
     compute_interval,
     count_group_kinds,
-    difference_interval,
+    difference_from_zero,
     exact_interval,
     proportion_from_counts,
     proportion_interval,
-    two_sided_p,
 )
 
 NAN = float("nan")
@@ -44,9 +43,9 @@ def test_a_mean_has_students_interval_and_p_value(count: int) -> None:
     student = stats.ttest_1samp(values, 0)
     expected = student.confidence_interval()
     assert compute_interval(NUMBER, values.mean(), spread) == pytest.approx((expected.low, expected.high))
-    assert difference_interval(values.mean(), spread) == pytest.approx((expected.low, expected.high))
-    for sign in (1, -1):
-        assert two_sided_p(sign * values.mean(), spread, count) == pytest.approx(student.pvalue)
+    both = (expected.low, expected.high, student.pvalue), (-expected.high, -expected.low, student.pvalue)
+    for sign, found in zip((1, -1), both, strict=True):
+        assert difference_from_zero(sign * values.mean(), spread, count) == pytest.approx(found)
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 2), (2, 2), (0, 20), (20, 20), (3, 20)])
@@ -93,10 +92,11 @@ def test_intervals_of_proportions_and_reductions_are_students_on_their_scales() 
 
 
 def test_groups_that_all_agree_have_the_p_value_of_the_sign_test() -> None:
-    assert two_sided_p(0.3, Spread.uniform(0.0, 8), 8) == pytest.approx(stats.binomtest(8, 8).pvalue)
-    assert two_sided_p(0.0, Spread.uniform(0.0, 8), 8) == 1.0
-    assert two_sided_p(0.3, Spread.uniform(NAN, 8), 8) == 1.0
-    assert difference_interval(0.3, Spread.uniform(NAN, 8))[0] < 0 < 0.3
+    low, high, p_value = difference_from_zero(0.3, Spread.uniform(0.0, 8), 8)
+    assert p_value == pytest.approx(stats.binomtest(8, 8).pvalue) and 0 < low < high == 0.3
+    assert difference_from_zero(0.0, Spread.uniform(0.0, 8), 8) == (0.0, 0.0, 1.0)
+    low, high, p_value = difference_from_zero(0.3, Spread.uniform(NAN, 8), 8)
+    assert low < 0 < high and p_value == 1.0
 
 
 def test_the_interval_follows_from_the_declared_kind_and_not_from_the_name() -> None:
