@@ -93,9 +93,9 @@ def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
     if dataset in ("diahalu", "halludial"):
         table = paper_table(f"{dataset}_counts")
         cited = table.citation
-        for row in table.rows:
-            size = row["dialogues"] if dataset == "diahalu" else row["train"] + row["test"]
-            counted[row["domain" if dataset == "diahalu" else "scenario"]] = (size, row["hallucinated"])
+        for one in table.rows:
+            size = one["dialogues"] if dataset == "diahalu" else one["train"] + one["test"]
+            counted[one["domain" if dataset == "diahalu" else "scenario"]] = (size, one["hallucinated"])
         if dataset == "halludial":
             counted[ALL] = (sum(size for size, _ in counted.values()), sum(wrong for _, wrong in counted.values()))
     rows: list[Cells | None] = []

@@ -60,10 +60,9 @@ class Metric:
         metrics = read_metrics(folder / "metrics.json")
         names = [one for name in (self.name, self.otherwise) if name for one in _name_embedded(name)]
         found = next((metrics[name] for name in names if name in metrics), None)
-        scaled = (
-            {name: found[name] * self.factor for name in ("value", "low", "high") if name in found} if found else {}
-        )
-        return Estimate(**{**found, **scaled}) if found else None
+        if found is None:
+            return None
+        return Estimate(**{name: number if name == "n" else number * self.factor for name, number in found.items()})
 
     def read_unparsed(self, folder: Path) -> float:
         """Reads the share of replies without a verdict among the metric's rows; 0 if the run does not count them."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from pydantic import ConfigDict
 
@@ -107,7 +108,7 @@ def draw_topics(figure: Figure, place: Place, path: Path) -> Path | None:
 
     of_diahalu = figure.drawing == "topic_sources"
     dataset, name = ("diahalu", "topic_source") if of_diahalu else ("halludial", "topic")
-    options = {} if of_diahalu else {"topics_path": str(place.corpus("wow") or EMBEDDED)}
+    options: dict[str, Any] = {} if of_diahalu else {"topics_path": str(place.corpus("wow") or EMBEDDED)}
     source = build_source(dataset, str(place.corpus(dataset) or EMBEDDED), **options)
     examples = (one for split in source.split_names() for one in read_examples(source, split, ReadReport()))
     topics = {one.group: one.meta[name] for one in examples if name in one.meta}  # by dialogue

@@ -1,4 +1,3 @@
-import time
 import warnings
 
 import numpy as np
@@ -182,18 +181,6 @@ def test_the_order_of_rows_changes_nothing():
     backward = classification_metrics(join_outcomes(examples[::-1], predictions), num_resamples=100).metrics
     for name, metric in forward.items():
         assert backward[name].to_dict() == pytest.approx(metric.to_dict(), abs=1e-12)
-
-
-def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
-    rng = np.random.default_rng(2)
-    rows = 18_000
-    gold = rng.random(rows) < 0.4
-    outcomes = Outcomes(
-        gold.astype(np.int8), gold.astype(np.int8), rng.random(rows), Groups(rng.integers(5000, size=rows), 5000)
-    )
-    start = time.process_time()
-    classification_metrics(outcomes)
-    assert time.process_time() - start < 6  # about 0.8 on an idle core
 
 
 @pytest.mark.parametrize(("rare", "count"), [("faithful", 29), ("hallucinated", 29), ("faithful", 30)])

@@ -1,15 +1,27 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
+from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.span_metrics import evaluate_spans, join_spans, span_metrics
+from faithkit.metrics.span_metrics import (
+    count_characters,
+    count_shared,
+    evaluate_spans,
+    join_spans,
+    merge_spans,
+    span_metrics,
+)
+from faithkit.pages.page_tables import render_text
 from faithkit.records import SPAN_TYPES, Example, Prediction, Span
+from faithkit.reports.span_report import span_report
 
-LENGTH = 20
+LENGTH = 30
 BOUNDS = st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).map(sorted)
 SPANS = st.lists(
     st.builds(lambda b, t: Span(start=b[0], end=b[1], label=t), BOUNDS, st.sampled_from(SPAN_TYPES)), max_size=4
@@ -29,10 +41,9 @@ SIX = [f"{level}_{name}" for level in ("response", "char") for name in ("f1", "p
 
 
 def marked(id_, spans, **values):
-    values = {"group": id_, "response": "x" * LENGTH} | values
-    spans = tuple(sorted(spans, key=lambda span: span.start))
-    label = "hallucinated" if spans else "faithful"
-    return Example(id=id_, source="s", split="test", knowledge="k", label=label, spans=spans, **values)
+    spans = None if spans is None else tuple(sorted(spans, key=lambda span: span.start))
+    values = {"group": id_, "response": "x" * LENGTH, "label": "hallucinated" if spans else "faithful"} | values
+    return Example(id=id_, source="s", split="test", knowledge="k", spans=spans, **values)
 
 
 def found(id_, spans, called=None, score=None):
@@ -40,8 +51,8 @@ def found(id_, spans, called=None, score=None):
     return Prediction(id=id_, label=label, score=score, spans=tuple(spans))
 
 
-def at(start, end, label="evident_conflict"):
-    return Span(start=start, end=end, label=label)
+def at(start, end, label="evident_conflict", **axes):
+    return Span(start=start, end=end, label=label, **axes)
 
 
 def build(rows):
@@ -121,22 +132,6 @@ def test_the_response_level_and_its_calibration_are_those_of_classification():
         assert ours.to_dict() == pytest.approx(theirs.to_dict())
 
 
-@pytest.mark.parametrize(
-    ("gold", "said"),
-    [
-        ([at(0, 10)], [at(0, 10)] * 3),
-        ([at(0, 10), at(2, 9)], [at(0, 10)]),
-        ([at(0, 10), at(0, 10)], [at(0, 6), at(4, 10)]),
-    ],
-)
-def test_what_pairwise_overlaps_count_twice_counts_once(gold, said):
-    pairwise = sum(len(characters([a]) & characters([b])) for a in gold for b in said)
-    naive = pairwise / len(characters(said)), pairwise / len(characters(gold))
-    assert max(naive) > 1  # the fault: a share above the whole
-    metrics = span_metrics([marked("a", gold)], {"a": found("a", said)}, num_resamples=5).metrics
-    assert [metrics[f"char_{name}"].value for name in ("precision", "recall", "f1")] == [1.0, 1.0, 1.0]
-
-
 def test_nothing_marked_and_nothing_found_is_zero_and_said():
     scored = span_metrics([marked(c, []) for c in "ab"], {c: found(c, []) for c in "ab"}, num_resamples=5)
     assert {scored.metrics[name].value for name in SIX} == {0.0}
@@ -163,3 +158,72 @@ def test_the_better_tagger_is_told_from_the_worse_on_the_same_sources():
     assert differences["char_f1"].low > 0 and differences["char_f1"].p_value < 0.05
     same = first.subtract(first, num_resamples=200)
     assert {d.value for d in same.values()} == {0.0} and same["char_f1"].p_value == 1.0
+
+
+@given(first=SPANS, second=SPANS)
+def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
+    ours, theirs = merge_spans(first), merge_spans(second)
+    assert characters([at(*run) for run in ours]) == characters(first)
+    assert all(left[1] <= right[0] for left, right in pairwise(ours))
+    assert count_characters(ours) == len(characters(first))
+    assert count_shared(ours, theirs) == count_shared(theirs, ours) == len(characters(first) & characters(second))
+
+
+def test_each_type_has_its_own_characters_and_untyped_is_no_type():
+    gold = (at(0, 4, "subtle_baseless"), at(2, 8, "evident_conflict"), at(10, 12, "hallucination"))
+    found = join_spans([marked("a", gold)], {"a": Prediction(id="a", label="hallucinated", spans=(at(3, 11),))})
+    by_type = {name: counts.tolist() for name, counts in found.by_type.items()}
+    assert by_type == {"type/evident_conflict/char_recall": [[6, 5]], "type/subtle_baseless/char_recall": [[4, 1]]}
+    assert found.marked.tolist() == [10] and found.hits.tolist() == [6]
+
+
+def test_relations_and_elements_have_recall_of_gold_spans_and_precision_of_predicted_ones():
+    gold = (
+        at(0, 4, "number", relation="contradiction", element="number"),
+        at(10, 20, "addition", relation="unsupported_addition"),
+    )
+    marks = (
+        at(2, 6, "hallucination", relation="contradiction", element="unit"),
+        at(18, 20, "hallucination", relation="contradiction"),
+        at(21, 21, "hallucination", element="claim"),  # marks nothing
+    )
+    said = {"a": Prediction(id="a", label="hallucinated", spans=marks), "b": Prediction(id="b", label="faithful")}
+    rows = [marked("a", gold), marked("b", [])]
+    found = span_metrics(rows, said, num_resamples=20).metrics
+    by_type = {name: (one.value, one.n) for name, one in found.items() if name.split("/")[0] in ("relation", "element")}
+    assert by_type == {
+        "relation/contradiction/char_recall": (0.5, 1),
+        "relation/contradiction/char_precision": (pytest.approx(4 / 6), 1),
+        "relation/unsupported_addition/char_recall": (0.2, 1),
+        "element/number/char_recall": (0.5, 1),
+        "element/unit/char_precision": (0.5, 1),
+    }
+    (relations,) = [
+        t for t in span_report(rows, said, title="t", num_resamples=20).tables if "relation" in str(t.title)
+    ]
+    shown = [line.split() for line in render_text(relations).splitlines() if "contradiction" in line]
+    assert shown[0][:3] == ["|", "contradiction", "|"] and {"50.0", "66.7"} <= {*shown[0]}
+
+
+def test_task_and_model_come_from_meta_and_a_missing_label_from_the_spans():
+    rows = [
+        marked("a", [at(0, 1)], label=None, meta={"task": "QA", "model": "m"}),
+        marked("b", [], label=None),
+    ]
+    found = join_spans(rows, {id_: Prediction(id=id_, label="unparsed") for id_ in "ab"})
+    assert found.gold.tolist() == [1, 0] and found.called.tolist() == [0, 0]
+    assert found.tasks.tolist() == ["QA", ""] and found.models.tolist() == ["m", ""]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [(at(3, LENGTH + 1), "beyond"), (at(1.5, 3), "no stretch"), (at(LENGTH, LENGTH + 9), "beyond")],
+)
+def test_a_span_that_is_no_stretch_of_its_response_names_the_prediction(wrong, says):
+    with pytest.raises(UserError, match=f"prediction 'a' marks .*{says}"):
+        join_spans([marked("a", [])], {"a": Prediction(id="a", label="hallucinated", spans=(at(0, 3), wrong))})
+
+
+def test_examples_that_nobody_marked_cannot_be_scored():
+    with pytest.raises(UserError, match="1 of 2 examples have no marked spans"):
+        join_spans([marked("a", []), marked("b", None)], {id_: Prediction(id=id_, label="faithful") for id_ in "ab"})

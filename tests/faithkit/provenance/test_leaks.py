@@ -25,35 +25,26 @@ def row(number: int, group: str, knowledge: str, split: str = "test") -> Example
 TEST = [row(0, "a", "Stone."), row(1, "a", "Water."), row(2, "b", "Bread."), row(3, "c", "Bread."), row(4, "d", "Ink.")]
 
 
-def found(**uses: list[Example]) -> tuple[dict[str, Any], list[int]]:
-    leaks = find_leaks(TEST, SeenRows.of({use: [row_keys(examples)] for use, examples in uses.items()}))
-    return leaks.to_dict(), leaks.rows.nonzero()[0].tolist()
+NOTHING = {"rows": 0, "knowledge": 0, "groups": 0}
 
 
-def test_nothing_leaks_from_other_rows() -> None:
-    counts, rows = found(trained=[row(0, "x", "Gold.")], chosen=[row(1, "a", "Silver.", split="train")])
-    nothing = {"rows": 0, "knowledge": 0, "groups": 0}
-    assert counts == {
-        "of": {"rows": 5, "knowledge": 4, "groups": 4},
-        **dict.fromkeys((TRAINED, CHOSEN, CALIBRATED), nothing),
-    }
-    assert rows == []
-
-
-def test_a_row_takes_its_group_along() -> None:
-    counts, rows = found(trained=[row(0, "elsewhere", "STONE", split="train")])
-    assert counts[TRAINED] == {"rows": 1, "knowledge": 1, "groups": 1} and rows == [0, 1]
-
-
-def test_shared_knowledge_leaks_the_rows_that_have_it() -> None:
-    counts, rows = found(chosen=[row(9, "elsewhere", "bread")])
-    assert counts[CHOSEN] == {"rows": 0, "knowledge": 1, "groups": 0} and rows == [2, 3]
-    assert counts[TRAINED] == counts[CALIBRATED] == {"rows": 0, "knowledge": 0, "groups": 0}
-
-
-def test_another_turn_of_the_same_dialogue_leaks_the_dialogue() -> None:
-    counts, rows = found(calibrated=[row(9, "a", "Silver.")])
-    assert counts[CALIBRATED] == {"rows": 0, "knowledge": 0, "groups": 1} and rows == [0, 1]
+@pytest.mark.parametrize(
+    ("uses", "counts", "rows"),
+    [
+        ({TRAINED: row(0, "x", "Gold."), CHOSEN: row(1, "a", "Silver.", split="train")}, {}, []),
+        # A row takes its group along, and knowledge the rows that have it; another turn leaks its dialogue.
+        ({TRAINED: row(0, "x", "STONE", split="train")}, {TRAINED: {"rows": 1, "knowledge": 1, "groups": 1}}, [0, 1]),
+        ({CHOSEN: row(9, "x", "bread")}, {CHOSEN: NOTHING | {"knowledge": 1}}, [2, 3]),
+        ({CALIBRATED: row(9, "a", "Silver.")}, {CALIBRATED: NOTHING | {"groups": 1}}, [0, 1]),
+    ],
+)
+def test_rows_leak_by_themselves_their_knowledge_and_their_group(
+    uses: dict[str, Example], counts: dict[str, dict[str, int]], rows: list[int]
+) -> None:
+    leaks = find_leaks(TEST, SeenRows.of({use: [row_keys([seen])] for use, seen in uses.items()}))
+    of_uses = dict.fromkeys((TRAINED, CHOSEN, CALIBRATED), NOTHING) | counts
+    assert leaks.to_dict() == {"of": {"rows": 5, "knowledge": 4, "groups": 4}, **of_uses}
+    assert leaks.rows.nonzero()[0].tolist() == rows
 
 
 def origin_of(name: str, examples: list[Example], trained_on: list[Example]) -> Provenance:

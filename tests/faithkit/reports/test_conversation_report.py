@@ -20,20 +20,21 @@ LABELS = {"h": "hallucinated", "f": "faithful", "u": "unparsed"}
 SCORES = {"h": 0.9, "f": 0.1, "u": 0.5}
 
 
-def report(conversations: dict[str, tuple[str, str]] = CONVERSATIONS, **meta: str) -> Report | None:
+def report(conversations: dict[str, tuple[str, str]] = CONVERSATIONS) -> Report:
     examples, predictions = [], {}
     for name, (gold, called) in conversations.items():
         for turn, (label, call) in enumerate(zip(gold, called, strict=True), start=1):
             id_ = f"{name}:{turn}"
             values = {"source": "t", "split": "test", "group": name, "knowledge": "k", "response": "r"}
-            examples.append(Example(id=id_, label=LABELS[label], meta={"turn": turn} | meta, **values))
+            examples.append(Example(id=id_, label=LABELS[label], meta={"turn": turn}, **values))
             predictions[id_] = Prediction(id=id_, label=LABELS[call], score=SCORES[call])
-    return conversation_report(examples[::-1], predictions, title="test/t", num_resamples=20)
+    found = conversation_report(examples[::-1], predictions, title="test/t", num_resamples=20)
+    assert found is not None
+    return found
 
 
 def test_a_conversation_is_hallucinated_if_any_turn_is() -> None:
     found = report()
-    assert found is not None
     values = {name: metric.value for name, metric in found.metrics.items()}
     assert values["conversation/recall"] == 3 / 4 and values["conversation/precision"] == 3 / 4
     assert values["conversation/gold_rate"] == 4 / 7 and values["conversation/unparsed_rate"] == 1 / 7
@@ -46,7 +47,6 @@ def test_a_conversation_is_hallucinated_if_any_turn_is() -> None:
 
 def test_the_first_called_turn_is_right_early_or_late() -> None:
     found = report()
-    assert found is not None
     shares = {name: metric for name, metric in found.metrics.items() if name.startswith("first_turn/")}
     assert {name: metric.value for name, metric in shares.items()} == {
         "first_turn/right": 1 / 4,
@@ -58,7 +58,6 @@ def test_the_first_called_turn_is_right_early_or_late() -> None:
 
 def test_turns_are_counted_by_their_number() -> None:
     found = report()
-    assert found is not None
     assert [found.metrics[f"turn/{turn}/accuracy"].n for turn in (1, 2, 3)] == [7, 7, 4]
     assert found.metrics["turn/1/gold_rate"].value == 1 / 7
     assert found.metrics["turn/3/accuracy"].value == 1
@@ -66,14 +65,15 @@ def test_turns_are_counted_by_their_number() -> None:
 
 def test_without_hallucinated_conversations_there_is_no_first_turn() -> None:
     found = report({"quiet": ("ff", "ff"), "alarm": ("ff", "fh")})
-    assert found is not None and not any(name.startswith("first_turn/") for name in found.metrics)
+    assert not any(name.startswith("first_turn/") for name in found.metrics)
 
 
 def test_other_rows_have_no_conversations() -> None:
-    assert report({"one": ("h", "h"), "other": ("f", "h")}) is None
-    examples = [Example(id="1", source="t", split="test", group="1", knowledge="k", response="r", label="faithful")]
-    predictions = {"1": Prediction(id="1", label="faithful")}
-    assert conversation_report(examples, predictions, title="t") is None
+    values = {"source": "t", "split": "test", "group": "1", "knowledge": "k", "response": "r", "label": "faithful"}
+    for meta in ({}, {"turn": 1}):  # without turns, or only first ones
+        examples = [Example(id=id_, meta=meta, **values) for id_ in "ab"]
+        predictions = {one.id: Prediction(id=one.id, label="faithful") for one in examples}
+        assert conversation_report(examples, predictions, title="t") is None
 
 
 def test_several_responses_to_a_turn_have_figures_by_turn_alone() -> None:

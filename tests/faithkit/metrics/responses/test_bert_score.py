@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import AutoTokenizer, BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from faithkit.errors import UserError
 from faithkit.metrics.responses.bert_score import BertScore
@@ -39,38 +39,19 @@ def scorer(tiny_bert):
     return BertScore.load(str(tiny_bert), num_layers=1, device="cpu")
 
 
-def test_values_are_bert_scores(scorer, tiny_bert, monkeypatch):
-    bert_score = pytest.importorskip("bert_score")
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_values_are_bert_scores(tiny_bert, monkeypatch, num_layers):
+    import bert_score
+
     monkeypatch.setattr(
         bert_score.scorer, "get_tokenizer", lambda name, fast: AutoTokenizer.from_pretrained(name, model_max_length=128)
     )
-    library = bert_score.BERTScorer(model_type=str(tiny_bert), num_layers=1, device="cpu")
+    library = bert_score.BERTScorer(model_type=str(tiny_bert), num_layers=num_layers, device="cpu")
     # One pair at a time: in a batch the package lets padding count as a similarity of 0.
     expected = library.score(RESPONSES, KNOWLEDGE, batch_size=1)
-    found = scorer.score(RESPONSES, KNOWLEDGE)
+    found = BertScore.load(str(tiny_bert), num_layers=num_layers, device="cpu").score(RESPONSES, KNOWLEDGE)
     for name, values in zip(("precision", "recall", "f1"), expected, strict=True):
         assert found[f"bertscore_{name}"] == pytest.approx(values.numpy(), abs=1e-6)
-
-
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_values_are_the_papers_definition_written_out(tiny_bert, num_layers):
-    scorer = BertScore.load(str(tiny_bert), num_layers=num_layers, device="cpu")
-    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModel.from_pretrained(tiny_bert).eval()
-
-    def states(text):
-        with torch.inference_mode():
-            every = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
-        inside = every[num_layers][0].double().numpy()
-        return inside / np.linalg.norm(inside, axis=1, keepdims=True)
-
-    plain = [(r, k) for r, k in zip(RESPONSES, KNOWLEDGE, strict=True) if "[SEP]" not in r]
-    found = scorer.score(*map(list, zip(*plain, strict=True)))
-    for row, (response, knowledge) in enumerate(plain):
-        cosines = states(response) @ states(knowledge).T  # of every pair of tokens
-        precision, recall = cosines.max(1)[1:-1].mean(), cosines.max(0)[1:-1].mean()
-        f1 = 2 * precision * recall / (precision + recall)
-        ours = [found[f"bertscore_{name}"][row] for name in ("precision", "recall", "f1")]
-        assert ours == pytest.approx([precision, recall, f1], abs=1e-6)
 
 
 def test_a_pair_scores_the_same_in_any_batch(scorer):
@@ -87,22 +68,10 @@ def test_empty_texts_score_nothing(scorer):
 
 
 def test_each_distinct_text_is_encoded_once(scorer, monkeypatch):
-    seen = []
-    monkeypatch.setattr(scorer, "tokenizer", _Counting(scorer.tokenizer, seen))
+    seen, encode = [], scorer._encode
+    monkeypatch.setattr(scorer, "_encode", lambda texts: seen.extend(texts) or encode(texts))
     scorer.score(["a", "b", "a"], ["b", "b", "c"])
     assert seen == ["a", "b", "c"]
-
-
-class _Counting:
-    def __init__(self, tokenizer, seen):
-        self.tokenizer, self.seen = tokenizer, seen
-
-    def __call__(self, texts, **options):
-        self.seen += texts
-        return self.tokenizer(texts, **options)
-
-    def __getattr__(self, name):
-        return getattr(self.tokenizer, name)
 
 
 def test_long_texts_are_cut_and_counted(tiny_bert):
