@@ -8,16 +8,13 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 
-from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_features import (
     FEATURES,
     count_features,
     fit_counted_features,
     unsupported_share,
 )
-from faithkit.pages.page_tables import render_text
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.reports.label_tables import label_report
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 KNOWLEDGE = "The kiwi is a small bird of New Zealand that sleeps by day."
 RESPONSES = ("The kiwi is a small bird.", "It lives on Mars with 12 cats!")
@@ -115,19 +112,6 @@ def test_the_threshold_is_chosen_on_validation() -> None:
     flipped = [validation[0], *(replace(e, label=HALLUCINATED) for e in validation[1:])]  # the threshold has to fall
     fitted = fit_counted_features(train, flipped, aim="f1")
     assert fitted is not None and fitted.threshold <= min(p.score or 0 for p in plain.predictions(validation).values())
-
-
-def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
-    test = examples("test", 60)
-    model = fit_counted_features(examples("train", 80))
-    said = {e.id: Prediction(id=e.id, label=HALLUCINATED, score=0.9) for e in test}
-    report = label_report(test, said, title="t", baseline_data=BaselineData(counted=model), num_resamples=50)
-    metrics = report.metrics
-    gain = metrics["difference/counted_macro_f1"]
-    assert metrics["counted_macro_f1"].value == 1.0
-    assert gain.value == pytest.approx(metrics["macro_f1"].value - 1.0) and gain.low <= gain.value <= gain.high < 0
-    assert "boosted trees" in render_text(*report.headline)
-    assert not any("counted" in name for name in label_report(test, said, title="t", num_resamples=5).metrics)
 
 
 def test_the_start_of_a_script_does_not_pay_for_scikit_learn() -> None:

@@ -15,7 +15,7 @@ from faithkit.baselines.simple_detectors import (
     read_baseline_thresholds,
     refit_threshold,
 )
-from faithkit.baselines.word_features import fit_length, fit_overlap, overlap_predictions
+from faithkit.baselines.word_features import fit_counted_features, fit_length, fit_overlap, overlap_predictions
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import render_text
@@ -135,16 +135,17 @@ def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
 
 def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
     said = judged(TESTED)
-    report = label_report(
-        TESTED, said, title="test/made", baseline_data=BaselineData(rows=ROWS, name="200 rows"), num_resamples=200
-    )
+    data = BaselineData(rows=ROWS, name="200 rows", counted=fit_counted_features(ROWS))
+    report = label_report(TESTED, said, title="test/made", baseline_data=data, num_resamples=200)
     found = report.metrics
-    for key in ("majority", "overlap", "length"):
+    for key in ("majority", "overlap", "length", "counted"):
         difference = found[f"difference/{key}_macro_f1"]
         expected = found["macro_f1"].value - found[f"{key}_macro_f1"].value
         assert difference.value == pytest.approx(expected) and difference.low < difference.value < difference.high
         assert 0 < found[f"p_value/{key}_macro_f1"].value <= 1
     shown = render_text(*report.headline, *report.tables)
+    unfitted = label_report(TESTED, said, title="t", num_resamples=5).metrics
+    assert "boosted trees" in shown and not any("counted" in name for name in unfitted)
     assert "model - baseline" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
 
 

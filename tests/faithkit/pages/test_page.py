@@ -1,13 +1,6 @@
-import functools
-import html
-import http.server
 import json
 import re
-import shutil
-import subprocess
-import threading
 import unicodedata
-from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -26,6 +19,7 @@ from faithkit.pages.page import (
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from faithkit.reports.score_table import metrics_table
 from faithkit.statistics.metric import Metric
+from tests.browser import PROGRAM, chromium
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 NASTY = (
@@ -223,53 +217,27 @@ def test_examples_without_predictions_are_a_user_error(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    asked: ClassVar[list[str]] = []
-
-    def log_message(self, *args):
-        self.asked.append(self.path)
-
-
-@pytest.fixture
-def served(tmp_path):
-    Quiet.asked = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the program chromium")
-def test_a_browser_runs_no_script_of_the_data_asks_for_nothing_and_filters_by_the_address(tmp_path, served):
-    image = f"<img src='{served}/leak'><script src='{served}/leak.js'></script>"
+@pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
+def test_a_browser_runs_no_script_of_the_data_asks_for_nothing_and_filters_by_the_address(tmp_path):
+    image = "<img src='leak.png'><script src='leak.js'></script>"
     missed = [(example(f"m{n}", text, (span(0, 5),)), prediction(f"m{n}")) for n, text in enumerate((*NASTY, image))]
     right = [(example(f"r{n}", "👩‍🔬 Kiwis sing."), prediction(f"r{n}")) for n in range(60)]
-    written(tmp_path, missed + right, title=f"Title {image}")
-
-    def dom(state):
-        flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-        more = ("--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom")
-        command = ["chromium", *flags.split(), *more, f"{served}/page.html#{state}"]
-        page = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
-        page = re.sub(r"<script.*?</script>", "", page, flags=re.S)
-        count = re.search(r'<p id="count"[^>]*>(.*?)</p>', page)
-        return page, count and count[1]
-
-    page, count = dom("outcome=missed&sort=file")
-    assert count == "4 of 64 answers"
-    assert page.count("<article") == 4
-    answers = [
-        html.unescape(re.sub("<[^>]*>", "", found)) for found in re.findall(r'<p class="answer".*?</p>', page, re.S)
-    ]
-    assert answers == [*NASTY[:2], "a\\x00\\u202eb\\u2028\\ud800\"'&amp;", image]
-    assert "<title>Title &lt;img" in page
-    assert "👩‍🔬" in dom("q=sing&page=2")[0]
-    page, count = dom("q=KIWIS&page=2")
-    assert count == "60 of 64 answers"
-    assert page.count("<article") == 10
-    assert dom("id=r7")[1] == "1 of 64 answers"
-    assert set(Quiet.asked) == {"/page.html"}
+    path = written(tmp_path, missed + right, title=f"Title {image}")
+    counts = {
+        "outcome=missed&sort=file": ("4 of 64 answers", 4),
+        "q=KIWIS&page=2": ("60 of 64 answers", 10),
+        "id=r7": ("1 of 64 answers", 1),
+    }
+    with chromium() as browser:
+        for state, (count, number) in counts.items():
+            browser.open(f"file://{path}#{state}")
+            assert browser.texts("#count") == [count] and len(browser.texts("article")) == number
+            if state.startswith("outcome"):
+                answers = browser.ask("[...document.querySelectorAll('p.answer')].map((e) => e.textContent)")
+                assert answers == [*NASTY[:2], "a\\x00\\u202eb\\u2028\\ud800\"'&amp;", image]
+            elif state.startswith("q"):
+                assert "👩‍🔬" in browser.texts("article")[0]
+        assert browser.ask("document.title").startswith(f"Title {image}")
+        asked = browser.ask("performance.getEntriesByType('resource').map((e) => e.name)")
+        assert asked == [] and browser.complaints == []

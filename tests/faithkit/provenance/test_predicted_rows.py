@@ -59,20 +59,20 @@ def test_facts_are_kept_and_long_or_nested_ones_are_not():
     assert to_line(SAID, example(meta=meta))["facts"] == {"task": "qa", "turn": 3}
 
 
-def test_without_texts_the_labels_stay(tmp_path):
-    shown = example(
-        spans=(Span(start=0, end=2, label="x"),), meta={"task": "qa"}, history=(Turn(speaker="u", text="Q"),)
-    )
-    line = to_line(SAID, shown, texts=False)
+def test_without_texts_the_labels_stay_and_no_sentence_of_the_context(tmp_path):
+    evidence = Evidence(text="It lasts 24 months.", end=19, reason="the context says 24 months")
+    mark = Span(start=0, end=2, label="hallucination", score=0.9, text="It", evidence=evidence)
+    said = Prediction(id="a", label="hallucinated", score=0.9, spans=(mark,))
+    history = (Turn(speaker="u", text="Q"),)
+    shown = example(spans=(Span(start=0, end=2, label="x"),), meta={"task": "qa"}, history=history)
+    assert to_line(said, shown)["spans"] == said.to_dict()["spans"]
+    line = to_line(said, shown, texts=False)
     assert not {"knowledge", "history", "response"} & line.keys()
+    assert line["spans"] == [{"start": 0, "end": 2, "label": "hallucination", "score": 0.9}]
     write_jsonl(tmp_path / "p.jsonl", [line])
     row = read_predicted_rows(tmp_path / "p.jsonl").rows["a"]
-    assert (row.example.label, row.example.group, row.example.meta, row.has_text) == (
-        "faithful",
-        "g",
-        {"task": "qa"},
-        False,
-    )
+    found = row.example.label, row.example.group, row.example.meta, row.has_text
+    assert found == ("faithful", "g", {"task": "qa"}, False)
 
 
 def test_an_answer_stands_beside_its_reference(tmp_path):
@@ -106,15 +106,3 @@ def test_what_cannot_be_read_is_told(tmp_path):
     assert list(found.rows) == ["a"] and len(found.problems) == 3
     (tmp_path / "q.jsonl").write_bytes(b'{"id": "a", "label": "faithful"}\n\xff\n')
     assert "cannot be read to its end" in read_predicted_rows(tmp_path / "q.jsonl").problems[0]
-
-
-def test_a_line_without_texts_has_no_sentence_of_the_context() -> None:
-    evidence = Evidence(text="It lasts 24 months.", end=19, reason="the context says 24 months")
-    span = Span(start=9, end=18, label="hallucination", score=0.9, text="36 months", evidence=evidence)
-    example = Example(
-        id="a", source="s", split="all", group="g", knowledge=evidence.text, response="It lasts 36 months."
-    )
-    prediction = Prediction(id="a", label="hallucinated", score=0.9, spans=(span,))
-    assert to_line(prediction, example)["spans"] == prediction.to_dict()["spans"]
-    [kept] = to_line(prediction, example, texts=False)["spans"]
-    assert kept == {"start": 9, "end": 18, "label": "hallucination", "score": 0.9}

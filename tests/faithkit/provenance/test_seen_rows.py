@@ -136,30 +136,21 @@ def test_an_empty_text_is_never_seen() -> None:
     assert seen.contains(TRAINED, "knowledge", np.array([0, 5 << 40], np.uint64)).tolist() == [False, True]
 
 
-def test_a_file_takes_few_bytes_a_row(tmp_path: Path) -> None:
-    SeenRows.of({TRAINED: [random_keys(200_000)]}).write(tmp_path)
+def test_a_file_takes_few_bytes_a_row_and_finds_hardly_another(tmp_path: Path) -> None:
+    parts = (random_keys(50_000, seed) for seed in range(4))
+    SeenRows.of({TRAINED: parts}).write(tmp_path)
     assert (
         tmp_path / SEEN_ROWS_FILE
     ).stat().st_size < 13 * 200_000  # three keys of 46 bits, of which 17.6 are not written
-
-
-@pytest.mark.slow
-def test_ten_million_rows_take_less_than_100_megabytes(tmp_path: Path) -> None:
-    parts = (random_keys(500_000, seed) for seed in range(20))
-    SeenRows.of({TRAINED: parts}).write(tmp_path)
-    assert (tmp_path / SEEN_ROWS_FILE).stat().st_size < 100_000_000
     seen = read_seen(tmp_path)
-    assert seen is not None and seen.contains(TRAINED, "row", random_keys(500_000, 7).row).all()
-    assert seen.contains(TRAINED, "row", random_keys(1_000_000, 99).row).sum() <= 3  # 0.14 are expected
+    assert seen is not None and seen.contains(TRAINED, "row", random_keys(50_000, 3).row).all()
+    assert not seen.contains(TRAINED, "row", random_keys(50_000, 99).row).any()
 
 
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[:-30], lambda b: b"{}", lambda b: bytes(len(b))])
 def test_a_damaged_file_is_refused(tmp_path: Path, damage) -> None:
+    assert read_seen(tmp_path) is None, "a folder without the file"
     SeenRows.of({TRAINED: [random_keys(100)]}).write(tmp_path)
     (tmp_path / SEEN_ROWS_FILE).write_bytes(damage((tmp_path / SEEN_ROWS_FILE).read_bytes()))
     with pytest.raises(UserError, match="damaged"):
         read_seen(tmp_path)
-
-
-def test_a_folder_without_the_file_tells_nothing(tmp_path: Path) -> None:
-    assert read_seen(tmp_path) is None

@@ -20,17 +20,13 @@ from faithkit.statistics.metric import Metric
 
 
 def test_the_file_is_what_outside_programs_were_promised(tmp_path):
-    metric = Metric(value=0.71, low=0.69, high=0.73, n=1864)
-    write_results(tmp_path / "metrics.json", full_names("test", "begin", {"macro_f1": metric}), {"seed": 0})
+    metrics = full_names("test", "begin", {"macro_f1": Metric(value=0.71, low=0.69, high=0.73, n=1864)})
+    write_results(tmp_path / "metrics.json", metrics | {"train/begin/loss": Metric(value=0.5)}, {"seed": 0})
+    whole = {"value": 0.71, "low": 0.69, "high": 0.73, "n": 1864}
     assert json.loads((tmp_path / "metrics.json").read_text()) == {
-        "metrics": {"test/begin/macro_f1": {"value": 0.71, "low": 0.69, "high": 0.73, "n": 1864}},
+        "metrics": {"test/begin/macro_f1": whole, "train/begin/loss": {"value": 0.5}},
         "meta": {"seed": 0},
     }
-
-
-def test_a_metric_without_an_interval_says_only_what_it_has(tmp_path):
-    write_results(tmp_path / "m.json", {"train/begin/loss": Metric(value=0.5)}, {})
-    assert json.loads((tmp_path / "m.json").read_text())["metrics"] == {"train/begin/loss": {"value": 0.5}}
 
 
 CONTEXT = "The kiwi is a small bird of New Zealand."
@@ -119,14 +115,21 @@ def test_published_figures_stand_beside_their_own_data_alone(tmp_path, capsys, n
     )
 
 
-def test_a_critic_keeps_its_report_on_data_with_spans(tmp_path, capsys):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_critic_keeps_its_report_on_data_with_spans(tmp_path, capsys, is_known):
     said = [Prediction(id=p.id, label=p.label, score=p.score) for p in FOUND]
-    report_detection(run_of(tmp_path), {"ragtruth": (EXAMPLES, said)}, meta={}, num_resamples=20)
-    found = numbers(tmp_path)
+    critic = UsedModel(role="checkpoint", path="runs/c", kind="critic", weights=None, threshold=None, reason="gone")
+    origins = {"ragtruth": Provenance.of("ragtruth", EXAMPLES, [critic])} if is_known else None
+    report_detection(run_of(tmp_path), {"ragtruth": (EXAMPLES, said)}, meta={}, num_resamples=20, origins=origins)
+    found, shown = numbers(tmp_path), capsys.readouterr().out
     assert found["test/ragtruth/response_f1"] == found["test/ragtruth/macro_f1"] == 1.0
-    assert found["test/ragtruth/char_f1"] == 0.0
-    shown = capsys.readouterr().out
-    assert "word overlap" in shown and "by character" not in shown and "no prediction marks a character" in shown
+    assert "word overlap" in shown and "by character" not in shown
+    assert ("no prediction marks a character" in shown) is not is_known
+    if is_known:  # a critic cannot mark spans
+        assert not any("char_" in name or "by_spans" in name for name in found)
+        assert "leaks: unknown for runs/c: gone" in shown
+    else:
+        assert found["test/ragtruth/char_f1"] == 0.0
 
 
 def test_data_without_spans_has_the_classification_report_alone(tmp_path, capsys):
@@ -178,17 +181,3 @@ def test_the_terminal_has_one_headline_and_the_files_have_everything(tmp_path, c
     for text in (shown, report, page):
         assert not [c for c in text if unicodedata.category(c) == "Cc" and c != "\n"]
     assert all(len(line) <= 80 for line in shown.splitlines()[: shown.count("|")] if "|" in line)
-
-
-def test_the_predictions_of_a_known_critic_have_no_metrics_of_spans(tmp_path, capsys):
-    said = [Prediction(id=p.id, label=p.label, score=p.score) for p in FOUND]
-    critic = UsedModel(role="checkpoint", path="runs/c", kind="critic", weights=None, threshold=None, reason="gone")
-    origins = {"ragtruth": Provenance.of("ragtruth", EXAMPLES, [critic])}
-    sets = {"ragtruth": (EXAMPLES, said)}
-    report_detection(run_of(tmp_path), sets, meta={}, num_resamples=20, verbose=False, origins=origins)
-    found = numbers(tmp_path)
-    assert found["test/ragtruth/response_f1"] == 1.0 and not any(
-        "char_" in name or "by_spans" in name for name in found
-    )
-    shown = capsys.readouterr().out
-    assert "no prediction marks a character" not in shown and "leaks: unknown for runs/c: gone" in shown

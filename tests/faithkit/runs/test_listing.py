@@ -51,6 +51,8 @@ def test_the_list_says_what_ran_on_what_with_its_metric_and_how_to_go_on(
             "train critic infonce on embedded-faithcritic",
         ),
         ({"data": [1], "benchmark": "x", "objective": {"_target_": 5}}, "evaluate"),
+        ({"checkpoint": "runs/t5", "decoding": {"strategy": "beam"}, "data": {"name": "wow"}}, "generate t5 on wow"),
+        ({"checkpoint": "runs/t5", "decoding": {}, "data": {}}, "t5"),
     ],
 )
 def test_what_was_run(config: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -34,21 +33,6 @@ def test_a_finished_run_is_read_whole(tmp_path: Path) -> None:
 def test_the_folders_name_tells_when_a_run_began(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "2025-01-02_03-04-05-critic-embedded"))
     assert run.began == datetime(2025, 1, 2, 3, 4, 5)
-
-
-@pytest.mark.parametrize(
-    ("config", "script"),
-    [
-        (TRAINED, "train"),
-        (EVALUATED, "evaluate"),
-        ({"checkpoint": "runs/t5", "decoding": {}, "data": {}}, ""),
-        ({"checkpoint": "runs/t5", "decoding": {"strategy": "beam"}, "data": {"name": "wow"}}, "generate"),
-        ({"pipeline": {"name": "spontaneous"}}, "construct"),
-        ({"path": "my.csv", "columns": {"response": "answer"}}, "score"),
-    ],
-)
-def test_the_settings_tell_the_script(config: dict[str, object], script: str, tmp_path: Path) -> None:
-    assert read_run(make_run(tmp_path / "run", config)).script == script
 
 
 def unfinished(folder: Path) -> Path:
@@ -99,42 +83,33 @@ def test_the_predictions_that_were_scored_are_those_of_the_run(tmp_path: Path) -
     assert run.problems == ("the predictions that it scored are no longer at '/nowhere.jsonl'",)
 
 
-def empty(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes(b"")
-
-
-def cut(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:70])
-
-
-def rewrite(name: str, text: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_text(text)
-
-
-DAMAGES: list[tuple[Callable[[Path], object], str, State]] = [
-    (empty("metrics.json"), "metrics.json cannot be read", State.RESUMABLE),
-    (cut("metrics.json"), "metrics.json cannot be read", State.RESUMABLE),
-    (rewrite("metrics.json", "[1]"), 'it has no "metrics"', State.RESUMABLE),
-    (rewrite("metrics.json", '{"metrics": []}'), 'it has no "metrics"', State.RESUMABLE),
-    (rewrite("metrics.json", "[" * 200_000), "metrics.json cannot be read", State.RESUMABLE),
-    (rewrite("metrics.json", '{"metrics": {"a/b/c": {"value": NaN}}}'), "'a/b/c' is left out", State.FINISHED),
-    (rewrite("metrics.json", '{"metrics": {"a/b/c": 0.5}, "meta": 3}'), "'a/b/c' is left out", State.FINISHED),
-    (rewrite("metrics.json", '{"metrics": {"a/b/c": {"mean": 1}}}'), "'a/b/c' is left out", State.FINISHED),
-    (lambda folder: (folder / "config.yaml").unlink(), "no config.yaml", State.FINISHED),
-    (empty("config.yaml"), "config.yaml cannot be read: empty", State.FINISHED),
-    (rewrite("config.yaml", "a: [1"), "config.yaml cannot be read: not YAML", State.FINISHED),
-    (rewrite("config.yaml", "a: &b [1]"), "config.yaml cannot be read: an alias", State.FINISHED),
-    (rewrite("config.yaml", "[" * 300_000), "config.yaml cannot be read: nested", State.FINISHED),
-]
-
-
-@pytest.mark.parametrize(("damage", "problem", "state"), DAMAGES)
+@pytest.mark.parametrize(
+    ("name", "content", "problem", "state"),  # a number: what is left of the file's bytes; None: no file
+    [
+        ("metrics.json", b"", "metrics.json cannot be read", State.RESUMABLE),
+        ("metrics.json", 70, "metrics.json cannot be read", State.RESUMABLE),
+        ("metrics.json", b"[1]", 'it has no "metrics"', State.RESUMABLE),
+        ("metrics.json", b'{"metrics": []}', 'it has no "metrics"', State.RESUMABLE),
+        ("metrics.json", b"[" * 200_000, "metrics.json cannot be read", State.RESUMABLE),
+        ("metrics.json", b'{"metrics": {"a/b/c": {"value": NaN}}}', "'a/b/c' is left out", State.FINISHED),
+        ("metrics.json", b'{"metrics": {"a/b/c": 0.5}, "meta": 3}', "'a/b/c' is left out", State.FINISHED),
+        ("metrics.json", b'{"metrics": {"a/b/c": {"mean": 1}}}', "'a/b/c' is left out", State.FINISHED),
+        ("config.yaml", None, "no config.yaml", State.FINISHED),
+        ("config.yaml", b"", "config.yaml cannot be read: empty", State.FINISHED),
+        ("config.yaml", b"a: [1", "config.yaml cannot be read: not YAML", State.FINISHED),
+        ("config.yaml", b"a: &b [1]", "config.yaml cannot be read: an alias", State.FINISHED),
+        ("config.yaml", b"[" * 300_000, "config.yaml cannot be read: nested", State.FINISHED),
+    ],
+)
 def test_a_damaged_file_is_named_and_the_rest_is_read(
-    damage: Callable[[Path], object], problem: str, state: State, tmp_path: Path
+    name: str, content: bytes | int | None, problem: str, state: State, tmp_path: Path
 ) -> None:
-    folder = make_run(tmp_path / "run")
-    damage(folder)
-    run = read_run(folder)
+    file = make_run(tmp_path / "run") / name
+    left = file.read_bytes()[:content] if isinstance(content, int) else content
+    file.unlink()
+    if left is not None:
+        file.write_bytes(left)
+    run = read_run(tmp_path / "run")
     assert any(problem in sentence for sentence in run.problems), run.problems
     assert run.state == state and run.predictions and run.curves
     if state == State.FINISHED:

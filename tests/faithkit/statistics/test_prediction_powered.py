@@ -42,14 +42,16 @@ def test_as_many_as_asked_are_chosen_each_once_and_none_again(scores, rule, coun
 
 
 @pytest.mark.parametrize("rule", SAMPLING_RULES)
-def test_each_is_chosen_as_often_as_is_told(rule):
-    taken = np.zeros(120)
+def test_each_is_chosen_as_often_as_is_told_also_among_the_first_of_the_chosen(rule):
+    taken, first, places = np.zeros(120), np.zeros(120), []
     for seed in range(2000):
         chosen, wave = sample_rows(SCORES, NONE, 30, rule, seed=seed)
         taken[chosen] += 1
-    chance = inclusion_probabilities([wave], SCORES)
-    assert np.abs(taken / 2000 - chance).max() < 4 * np.sqrt(0.25 * 0.75 / 2000)
-    assert (chance[60] > 1.5 * chance[0]) == (rule == UNCERTAINTY)
+        first[chosen[:10]] += 1
+        places.append(chosen[:10].mean())
+    chance, error = inclusion_probabilities([wave], SCORES), np.sqrt(0.25 * 0.75 / 2000)
+    assert np.abs(taken / 2000 - chance).max() < 4 * error and np.abs(first / 2000 - chance / 3).max() < 4 * error
+    assert (chance[60] > 1.5 * chance[0]) == (rule == UNCERTAINTY) and abs(np.mean(places) - 59.5) < 1
 
 
 def test_after_two_waves_each_is_labelled_as_often_as_is_told():
@@ -63,28 +65,12 @@ def test_after_two_waves_each_is_labelled_as_often_as_is_told():
     assert np.abs(taken / 2000 - inclusion_probabilities([one, two], SCORES)).max() < 0.05
 
 
-def test_the_first_of_the_chosen_are_a_sample_by_themselves():
-    taken, places = np.zeros(120), []
-    for seed in range(2000):
-        chosen, _ = sample_rows(SCORES, NONE, 30, UNCERTAINTY, seed=seed)
-        taken[chosen[:10]] += 1
-        places.append(chosen[:10].mean())
-    chance = inclusion_probabilities([sample_rows(SCORES, NONE, 30, UNCERTAINTY, seed=0)[1]], SCORES) / 3
-    assert np.abs(taken / 2000 - chance).max() < 4 * np.sqrt(0.25 * 0.75 / 2000)
-    assert abs(np.mean(places) - 59.5) < 1
-
-
 def test_waves_are_read_as_they_were_written():
     waves = [Wave(RANDOM, 0.1), Wave(UNCERTAINTY, 1 / 3)]
     assert read_waves(write_waves(waves)) == waves
     for text in ("random", "guess 0.2", "random -1", "random x", ""):
         with pytest.raises(ValueError):
             read_waves(text)
-
-
-def test_more_than_are_left_are_refused():
-    with pytest.raises(UserError, match="121 responses are to be labelled, and 120 are left"):
-        sample_rows(SCORES, NONE, 121, RANDOM, seed=0)
 
 
 # Of ppi_mean_pointestimate and ppi_mean_ci of ppi-python 0.2.3 on the rows of `sample`, by the weight of the detector.
@@ -215,7 +201,9 @@ def test_a_width_that_no_number_of_labels_reaches_is_said():
     assert 0.07 < plan.least_width < 0.11  # of 400 responses
 
 
-def test_wrong_chances_and_no_labels_are_refused():
+def test_wrong_chances_no_labels_and_too_few_rows_are_refused():
+    with pytest.raises(UserError, match="121 responses are to be labelled, and 120 are left"):
+        sample_rows(SCORES, NONE, 121, RANDOM, seed=0)
     truth, scores, labelled = sample()
     with pytest.raises(UserError, match="needs a probability above 0"):
         verdicts(truth, scores, labelled, probability=np.zeros(400))

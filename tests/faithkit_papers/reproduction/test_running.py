@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.embedded.layouts import written_layout
@@ -177,37 +177,25 @@ def estimates(draw: st.DrawFn) -> c.Estimate:
     return c.Estimate(value=value, low=value - draw(WIDTHS), high=value + draw(WIDTHS))
 
 
-@given(estimates(), NUMBERS, DIGITS)
-def test_a_mirrored_pair_has_the_opposite_verdict(ours: c.Estimate, published: float, digits: int) -> None:
-    mirrored = c.Estimate(
-        value=-ours.value, low=None if ours.high is None else -ours.high, high=None if ours.low is None else -ours.low
-    )
-    assert (
-        c.compare_with_published(mirrored, -published, digits=digits)
-        == OPPOSITE[c.compare_with_published(ours, published, digits=digits)]
-    )
-
-
-@given(NUMBERS, DIGITS)
-def test_the_figure_that_was_rounded_is_within(value: float, digits: int) -> None:
-    assert c.compare_with_published(c.Estimate(value=value), round(value, digits), digits=digits) == c.WITHIN
-
-
-@given(estimates(), NUMBERS, DIGITS)
-def test_outside_of_interval_and_rounding_it_is_above_or_below(ours: c.Estimate, published: float, digits: int) -> None:
+@given(estimates(), NUMBERS, st.floats(0, 1), DIGITS, WIDTHS)
+def test_a_figure_is_within_above_or_below(
+    ours: c.Estimate, published: float, place: float, digits: int, more: float
+) -> None:
     low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
+
+    def verdict(published: float, low: float, high: float) -> str:
+        return c.compare_with_published(c.Estimate(value=ours.value, low=low, high=high), published, digits=digits)
+
+    found = c.compare_with_published(ours, published, digits=digits)
+    mirrored = c.Estimate(value=-ours.value, low=-high, high=-low)
+    assert c.compare_with_published(mirrored, -published, digits=digits) == OPPOSITE[found]
     away = 10.0**-digits + 1e-6 * max(1, abs(published))
-    assume(published > high + away or published < low - away)
-    assert c.compare_with_published(ours, published, digits=digits) == (c.BELOW if published > high else c.ABOVE)
-
-
-@given(estimates(), st.floats(0, 1), DIGITS, WIDTHS)
-def test_a_wider_interval_never_leaves_within(ours: c.Estimate, place: float, digits: int, more: float) -> None:
-    low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
-    published = min(max(low + place * (high - low), low), high)
-    assert c.compare_with_published(ours, published, digits=digits) == c.WITHIN
-    wider = c.Estimate(value=ours.value, low=low - more, high=high + more)
-    assert c.compare_with_published(wider, published, digits=digits) == c.WITHIN
+    if published > high + away or published < low - away:
+        assert found == (c.BELOW if published > high else c.ABOVE)
+    inside = min(max(low + place * (high - low), low), high)
+    assert verdict(inside, low, high) == verdict(inside, low - more, high + more) == c.WITHIN
+    rounded = c.Estimate(value=ours.value)
+    assert c.compare_with_published(rounded, round(ours.value, digits), digits=digits) == c.WITHIN
 
 
 DESCRIBE = Step(
@@ -242,6 +230,12 @@ def table(*cells: c.Cell, steps: tuple[Step, ...] = (DESCRIBE,), whole: int | No
     )
 
 
+def write_metrics(place: Place, step: str, metrics: dict[str, dict[str, float]]) -> None:
+    place.folder(step).mkdir(parents=True)
+    (place.folder(step) / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
+
+
+FIGURE = {"value": 0.1, "low": 0.05, "high": 0.2, "n": 7}
 RATE = c.Metric("describe", "all/diahalu/rate")
 NUMBER = c.Count("describe", ("basic", "all", "counts", "num_responses"))
 
@@ -288,10 +282,7 @@ def test_figures_that_are_not_comparable_have_no_verdict(tmp_path: Path, corpora
     small = Step(name="small", script="evaluate", arguments=(), corpora={"p": "diahalu"}, stand_in="a small one")
     place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
     for step in (trained, scored, small):
-        folder = place.folder(step.name)
-        folder.mkdir(parents=True)
-        metrics = {"test/embedded-diahalu/f1": {"value": 0.1, "low": 0.05, "high": 0.2, "n": 7}}
-        (folder / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
+        write_metrics(place, step.name, {"test/embedded-diahalu/f1": FIGURE})
     name = "test/diahalu/f1"
     cells = [
         cell(c.Metric("scored", name)),
@@ -315,9 +306,7 @@ def test_a_cell_lists_its_differences_and_has_a_verdict_only_without_one(tmp_pat
     few = Step(name="few", arguments=("benchmark.num_rows=24",), **step)
     place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
     for one in (own, few):
-        place.folder(one.name).mkdir(parents=True)
-        metrics = {"test/diahalu/f1": {"value": 0.1, "low": 0.05, "high": 0.2, "n": 7}}
-        (place.folder(one.name) / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
+        write_metrics(place, one.name, {"test/diahalu/f1": FIGURE})
     name = "test/diahalu/f1"
     cells = [cell(c.Metric("own", name)), cell(c.Metric("few", name, of_baseline=True))]
     cells.append(replace(cells[0], differs=("other histories",)))
@@ -356,8 +345,7 @@ def test_a_figure_of_unread_replies_is_not_shown(tmp_path: Path, corpora: Path) 
     rates = {"": 0.3, "domain/chat/": 0.6, "domain/task/": 0.02}
     metrics = {f"test/diahalu/{part}unparsed_rate": {"value": rate} for part, rate in rates.items()}
     metrics |= {f"test/diahalu/{part}f1": {"value": 0.1} for part in (*rates, "model/a/")}
-    place.folder("asked").mkdir(parents=True)
-    (place.folder("asked") / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
+    write_metrics(place, "asked", metrics)
     cells = [cell(c.Metric("asked", f"test/diahalu/{part}f1")) for part in (*rates, "model/a/")]
     cells.append(cell(c.Metric("asked", "test/diahalu/domain/chat/f1", of_baseline=True)))
     found = compare_table(table(*cells, steps=(step,)), place, {})
@@ -374,14 +362,15 @@ def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Pat
         "after": {"test/a/b": {"value": 5, "low": 2, "high": 9}, "test/a/c": {"value": 5}},
         "before": {"test/a/b": {"value": 1, "low": -3, "high": 4}, "test/a/c": {"value": 1, "low": 0, "high": 2}},
     }
+    place = Place(scale=LOCAL, out=tmp_path)
     for step, metrics in measured.items():
-        (tmp_path / step).mkdir()
-        (tmp_path / step / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
-    both = c.Difference(c.Metric("after", "test/a/b", factor=1), "before").read(tmp_path / "after")
-    assert both and (both.value, both.low, both.high) == pytest.approx((4, 4 - 18**0.5, 4 + 32**0.5))
-    assert c.Difference(c.Metric("after", "test/a/c", factor=1), "before").read(tmp_path / "after") == c.Estimate(
-        value=4
+        write_metrics(place, step, metrics)
+    both, one = (
+        c.Difference(c.Metric("after", f"test/a/{name}", factor=1), "before").read(place.folder("after"))
+        for name in "bc"
     )
+    assert both and (both.value, both.low, both.high) == pytest.approx((4, 4 - 18**0.5, 4 + 32**0.5))
+    assert one == c.Estimate(value=4)
     (tmp_path / "corpus.json").write_text(json.dumps({"classes": {"a": {"x": 1, "y": 3}}, "counts": {"n": 10, "k": 0}}))
     share = c.Share("s", ("classes", "a"), "x").read(tmp_path)
     assert share and (share.value, share.n) == (25.0, 4) and share.low and share.high and share.low < 25 < share.high

@@ -1,6 +1,7 @@
 """Q2's models give the same in any batch, and read long and empty texts."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,7 +168,9 @@ def mark_chunks(doc):
 
 def test_candidates_are_entities_and_noun_chunks_each_once():
     pipeline = spacy.blank("en")
-    pipeline.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "France"}])
-    pipeline.add_pipe(Language.component("mark_chunks", func=mark_chunks) and "mark_chunks", last=True)
+    Language.component("mark_chunks", func=mark_chunks)
+    ruler: Any = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "GPE", "pattern": "France"}])
+    pipeline.add_pipe("mark_chunks", last=True)
     found = SpacyCandidates(pipeline).candidates(["I like France and you like france", ""])
     assert found == [("France",), ()]
