@@ -23,7 +23,7 @@ an unmarked type, AUROC of one class, and both score metrics without scores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -35,7 +35,7 @@ from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.outcomes import align_predictions, scores_of
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
 from faithkit.span_types import AXES
-from faithkit.statistics.bootstrap import Evaluation, Groups, ScoredMetrics
+from faithkit.statistics.bootstrap import Evaluation, Groups
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
@@ -180,25 +180,16 @@ LEVELS, SHARES = ("response", "response_by_spans", "char"), ("f1", "precision", 
 NOTHING_FOUND = "no prediction marks a character: char_ and response_by_spans_ metrics are 0"
 
 
-def span_metrics(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
-) -> ScoredMetrics:
-    """Computes every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/...`.
-
-    Raises:
-        UserError: No examples, examples without marked spans, ids that do not match, spans outside their response.
-    """
-    found = evaluate_spans(join_spans(examples, predictions)).score(num_resamples=num_resamples)
-    return replace(found, notes=summarise_notes(found.notes))
-
-
 def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
     """Declares the kinds of span metrics by name: shares of counted characters, responses or pairs, but for the ECE."""
     return {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in names}
 
 
 def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
-    """Prepares `span_metrics`; `n` counts the responses behind a metric, for a type those with a span of it."""
+    """Prepares every span metric: overall, `task/<task>/...`, `model/<name>/...`, `type/...`.
+
+    `n` counts the responses behind a metric, for a type those with a span of it.
+    """
     counts: dict[str, int] = {}
     statistics: dict[str, Statistic] = {}
     for prefix, rows in subsets(outcomes).items():
@@ -236,15 +227,6 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
 
     kinds = span_kinds(counts)
     return Evaluation(groups=outcomes.groups, statistic=statistic, kinds=kinds, n=counts, notes=tuple(notes))
-
-
-def summarise_notes(notes: Iterable[str]) -> tuple[str, ...]:
-    """Counts the notes on metrics of tasks, models and types; keeps the others."""
-    listed = list(notes)
-    parts = [note for note in listed if "/" in note.partition(" ")[0]]
-    others = [note for note in listed if note not in parts]
-    counted = f"{len(parts)} metrics of tasks, models or types are undefined on some resamples"
-    return (*others, *([counted] if parts else []))
 
 
 def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:

@@ -19,8 +19,6 @@ from faithkit.metrics.span_metrics import (
     evaluate_spans,
     join_spans,
     merge_spans,
-    span_metrics,
-    summarise_notes,
 )
 from faithkit.pages.page_tables import (
     add_fields,
@@ -246,7 +244,7 @@ def span_report(
 
     def rescore(rows: Rows) -> dict[str, Metric]:
         chosen = select_rows(examples, predictions, rows)
-        return select_metrics(span_metrics(*chosen, num_resamples=num_resamples).metrics)
+        return select_metrics(evaluate_spans(join_spans(*chosen)).score(num_resamples=num_resamples).metrics)
 
     board = Board(title, num_resamples=num_resamples)
     board.add("model", evaluate_spans(outcomes), title="the model")
@@ -283,6 +281,10 @@ def span_report(
         marks = {"gold_spans": example.spans or (), "spans": one.spans}
         shown = {name: mark_spans(example.response, spans) for name, spans in marks.items()}
         samples.append(build_sample(example, gold=example.label, label=one.label, score=one.score, **shown))
+    # Notes on metrics of tasks, models and types are counted.
+    notes = [note for note in board.notes("model") if "/" not in note.partition(" ")[0]]
+    if num_parts := len(board.notes("model")) - len(notes):
+        notes.append(f"{num_parts} metrics of tasks, models or types are undefined on some resamples")
     unread = sum(predictions[example.id].label == UNPARSED for example in examples)
     is_read = unread <= TOO_MANY_UNPARSED * len(examples)
     return Report(
@@ -290,7 +292,7 @@ def span_report(
         conclusion=board.conclude("model", {"char_f1": "character F1"}) if is_read else None,
         headline=(_headline_table(systems, title=title, is_read=is_read, note=escape_terminal(chosen_on)),),
         tables=tuple(tables),
-        notes=summarise_notes(board.notes("model")),
+        notes=tuple(notes),
         samples=tuple(samples),
         rescore=rescore,
         shown=SHOWN,

@@ -145,19 +145,7 @@ class Q2:
 
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Q2Scores:
         """Scores each response against its knowledge."""
-        candidates = self.candidates(responses)
-        asked = self._ask(responses, candidates)
-        self._answer(asked, knowledge)
-        f1 = np.array([_mean([one.f1 for one in questions]) for questions in asked])
-        nli = np.array([_mean([one.nli for one in questions]) for questions in asked])
-        silent = [row for row, questions in enumerate(asked) if not questions]
-        written = self.rules.fallback
-        labels = self.nli_labels([(written(knowledge[row]), written(responses[row])) for row in silent])
-        f1[silent] = nli[silent] = [NLI_SCORES.get(label, 0.5) for label in labels]
-        return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
-
-    def _ask(self, responses: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[AskedQuestion]]:
-        """Finds for each response the first valid question of each candidate that has one."""
+        candidates, clean = self.candidates(responses), self.rules.clean
         keys = [(candidate, responses[row]) for row, found in enumerate(candidates) for candidate in found]
         rows = [row for row, found in enumerate(candidates) for _ in found]
         generated = self.questions(keys)
@@ -166,7 +154,7 @@ class Q2:
             _OpenCandidate(row, candidate, [question for question in questions if next(usable)])
             for row, (candidate, _), questions in zip(rows, keys, generated, strict=True)
         ]
-        clean = self.rules.clean
+        # The first question of each candidate that the response answers with it is valid.
         rank = 0
         while waiting := [one for one in opened if one.found is None and rank < len(one.questions)]:
             answers = self.answers([(one.questions[rank], responses[one.response]) for one in waiting])
@@ -178,35 +166,34 @@ class Q2:
         for one in opened:
             if one.found is not None:
                 asked[one.response].append(one.found)
-        return asked
-
-    def _answer(self, asked: Sequence[Sequence[AskedQuestion]], knowledge: Sequence[str]) -> None:
-        """Answers the questions on the knowledge and scores the answers."""
-        every = [(one, known) for questions, known in zip(asked, knowledge, strict=True) for one in questions]
-        answers = self.answers([(one.question, known) for one, known in every])
-        answered = []
-        for (one, _), answer in zip(every, answers, strict=True):
-            one.answer = answer
-            if answer is not None:
-                answered.append(one)
-        clean = self.rules.clean
-        candidates = [clean(one.candidate).split() for one in answered]
-        [shared] = count_shared_grams(candidates, [clean(one.answer or "").split() for one in answered])
-        for one, score in zip(answered, shared.f1.tolist(), strict=True):
-            one.f1 = one.nli = score
+        # They are answered on the knowledge, and these answers are scored.
+        every = [(question, known) for of, known in zip(asked, knowledge, strict=True) for question in of]
+        for (question, _), answer in zip(every, self.answers([(q.question, known) for q, known in every]), strict=True):
+            question.answer = answer
+        answered = [question for question, _ in every if question.answer is not None]
+        words = [clean(question.candidate).split() for question in answered]
+        [shared] = count_shared_grams(words, [clean(question.answer or "").split() for question in answered])
+        for question, score in zip(answered, shared.f1.tolist(), strict=True):
+            question.f1 = question.nli = score
         compared = [
-            (one, pair)
-            for one in answered
-            if one.f1 < 1 and (pair := self.rules.comparison(one.question, one.answer or "", one.candidate))
+            (question, pair)
+            for question in answered
+            if question.f1 < 1
+            and (pair := self.rules.comparison(question.question, question.answer or "", question.candidate))
         ]
-        for (one, _), label in zip(compared, self.nli_labels([pair for _, pair in compared]), strict=True):
-            one.nli = NLI_SCORES.get(label, one.f1)
+        for (question, _), label in zip(compared, self.nli_labels([pair for _, pair in compared]), strict=True):
+            question.nli = NLI_SCORES.get(label, question.f1)
+        f1, nli = (
+            np.array([float(np.nan) if not of else sum(getattr(one, name) for one in of) / len(of) for of in asked])
+            for name in ("f1", "nli")
+        )
+        # Without a valid question the knowledge is compared with the response.
+        silent, written = [row for row, of in enumerate(asked) if not of], self.rules.fallback
+        labels = self.nli_labels([(written(knowledge[row]), written(responses[row])) for row in silent])
+        f1[silent] = nli[silent] = [NLI_SCORES.get(label, 0.5) for label in labels]
+        return Q2Scores(f1, nli, asked, [len(found) for found in candidates])
 
 
 def _columns(keys: Iterable[TextPair]) -> tuple[list[str], list[str]]:
     first, second = zip(*keys, strict=True)
     return list(first), list(second)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")

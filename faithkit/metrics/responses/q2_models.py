@@ -49,7 +49,22 @@ class ExtractiveAnswers:
         """Gives a stretch of each context, or None if the question has no answer there."""
         if not questions:
             return []
-        windows = self._windows(questions, contexts)
+        # A question that leaves the text no room is cut to half of the length.
+        room = self.max_length // 2
+        short = self.tokenizer(list(questions), add_special_tokens=False, return_offsets_mapping=True)
+        cut = [
+            question if len(offsets) <= room else question[: offsets[room - 1][1]]
+            for question, offsets in zip(questions, short["offset_mapping"], strict=True)
+        ]
+        windows = self.tokenizer(
+            cut,
+            list(contexts),
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=self.stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
         best: list[tuple[float, str]] = [(-np.inf, "")] * len(questions)
         nothing = np.full(len(questions), np.inf)
         owners = windows["overflow_to_sample_mapping"]
@@ -69,24 +84,6 @@ class ExtractiveAnswers:
                 if found := text[offsets[places[first]][0] : offsets[places[last]][1]].strip():
                     best[owner] = max(best[owner], (float(scores[first, last]), found))
         return [text if score > none else None for (score, text), none in zip(best, nothing, strict=True)]
-
-    def _windows(self, questions: Sequence[str], contexts: Sequence[str]) -> Any:
-        # A question that leaves the text no room is cut to half of the length.
-        room = self.max_length // 2
-        short = self.tokenizer(list(questions), add_special_tokens=False, return_offsets_mapping=True)
-        cut = [
-            question if len(offsets) <= room else question[: offsets[room - 1][1]]
-            for question, offsets in zip(questions, short["offset_mapping"], strict=True)
-        ]
-        return self.tokenizer(
-            cut,
-            list(contexts),
-            truncation="only_second",
-            max_length=self.max_length,
-            stride=self.stride,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-        )
 
     @torch.inference_mode()
     def logits(self, windows: Any, batch: NDArray[np.int64]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:

@@ -15,7 +15,6 @@ from faithkit.metrics.span_metrics import (
     evaluate_spans,
     join_spans,
     merge_spans,
-    span_metrics,
 )
 from faithkit.pages.page_tables import render_text
 from faithkit.records import SPAN_TYPES, Example, Prediction, Span
@@ -62,6 +61,10 @@ def build(rows):
         examples.append(marked(str(place), row["gold"], group=row["group"], meta=meta))
         predictions[str(place)] = found(str(place), row["found"], row["called"], row["score"])
     return examples, predictions
+
+
+def span_metrics(examples, predictions, *, num_resamples):
+    return evaluate_spans(join_spans(examples, predictions)).score(num_resamples=num_resamples)
 
 
 def characters(spans):
