@@ -2,13 +2,24 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy import special, stats
 
 from faithkit.metrics.classification import classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.scores.measures import CLASSIFICATION
 from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic
-from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, REDUCTION
+from faithkit.statistics.metric import (
+    CALIBRATION_ERROR,
+    NUMBER,
+    PROPORTION,
+    REDUCTION,
+    beta_cdf,
+    beta_quantile,
+    student_cdf,
+    student_quantile,
+)
 from faithkit.statistics.spread import (
     Spread,
     compute_interval,
@@ -196,3 +207,24 @@ def test_the_error_is_carried_by_as_many_groups_as_move_the_value() -> None:
     low, high = compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alike"].num_carrying, 20, 20))
     assert high - low == pytest.approx(0.2 * 2.093, abs=1e-3)
     assert compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alone"].num_carrying, 20, 20)) == (0, 1)
+
+
+PARAMETERS = st.floats(0.5, 1e6)
+PROBABILITIES = st.floats(0.001, 0.999)
+
+
+@given(probability=PROBABILITIES, a=PARAMETERS, b=PARAMETERS)
+@example(probability=0.975, a=1.0, b=1.0)
+@example(probability=0.025, a=0.5, b=1e6)
+def test_the_beta_distribution(probability: float, a: float, b: float) -> None:
+    quantile = float(special.betaincinv(a, b, probability))
+    assert beta_quantile(probability, a, b) == pytest.approx(quantile, rel=1e-6, abs=1e-9)
+    assert beta_cdf(quantile, a, b) == pytest.approx(float(special.betainc(a, b, quantile)), abs=1e-7)
+    assert (beta_cdf(0.0, a, b), beta_cdf(1.0, a, b)) == (0, 1)
+
+
+@given(freedom=st.floats(1, 1e7), t=st.floats(-40, 40))
+@example(freedom=1.0, t=0.0)
+def test_students_t(freedom: float, t: float) -> None:
+    assert student_quantile(0.975, freedom) == pytest.approx(float(special.stdtrit(freedom, 0.975)), rel=1e-7)
+    assert student_cdf(t, freedom) == pytest.approx(float(special.stdtr(freedom, t)), rel=1e-5, abs=1e-12)
