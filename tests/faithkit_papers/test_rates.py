@@ -18,12 +18,6 @@ def turns(called: list[float], replied: list[bool] | None = None) -> Turns:
     return Turns(called=np.array(called, float), replied=said, groups=Groups.of(GROUPS[: len(called)]))
 
 
-def test_a_dialogue_counts_where_any_turn_does() -> None:
-    found = evaluate_rates(turns([1, 1, 0, 0, 0, 0, 0, 0, 1])).score(num_resamples=20).metrics
-    assert found["turn_rate"].value == pytest.approx(1 / 3) and found["turn_rate"].n == 9
-    assert found["dialogue_rate"].value == pytest.approx(2 / 3) and found["dialogue_rate"].n == 3
-
-
 def test_turns_without_a_verdict_or_a_reply_are_left_out_and_counted() -> None:
     nan = float("nan")
     found = (

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.errors import UserError
 from faithkit.pages.page import (
     OUTCOMES,
     SPAN_OUTCOMES,
@@ -208,13 +207,6 @@ def test_a_span_beyond_its_answer_is_counted_and_marks_nothing(tmp_path):
     page = written(tmp_path, [(example(), prediction(spans=[span(3, 99)]))]).read_text(encoding="utf-8")
     assert block(page, "rows-0")[0]["pieces"] == ["Kiwis are big fish."]
     assert "the marks of 1 predictions reach beyond their answers" in page
-
-
-def test_examples_without_predictions_are_a_user_error(tmp_path):
-    with pytest.raises(UserError, match="1 of 1 examples have no prediction"):
-        one = AnswerSet(name="s", examples=[example("a")], predictions={"b": prediction("b")})
-        write_page(tmp_path / "page.html", [one], title="T")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

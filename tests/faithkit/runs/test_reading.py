@@ -23,16 +23,12 @@ def test_a_finished_run_is_read_whole(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "critic"))
     assert (run.name, run.script, run.state, run.problems) == ("critic", "train", State.FINISHED, ())
     assert run.began == datetime(2026, 11, 2, 10)
+    assert read_run(make_run(tmp_path / "2025-01-02_03-04-05-critic")).began == datetime(2025, 1, 2, 3, 4, 5)
     assert run.config == TRAINED and run.meta["data"] == {"rows": 8}
     assert run.metrics == {"test/faithcritic/macro_f1": Metric(value=0.75, low=0.5, high=0.875, n=8)}
     assert run.predictions == {"faithcritic": run.folder / "predictions" / "faithcritic.jsonl"}
     assert run.curves is not None
     assert read_curves(run.curves) == {"train/loss": [(10, 0.5), (20, 0.25)], "validation/f1": [(20, 0.75)]}
-
-
-def test_the_folders_name_tells_when_a_run_began(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path / "2025-01-02_03-04-05-critic-embedded"))
-    assert run.began == datetime(2025, 1, 2, 3, 4, 5)
 
 
 def unfinished(folder: Path) -> Path:

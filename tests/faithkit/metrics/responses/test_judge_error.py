@@ -87,14 +87,11 @@ def test_verdicts_that_could_not_be_parsed_do_not_count():
     assert whole is not None and holes is not None and holes.value == whole.value and holes.n == 50
 
 
-def test_a_judge_of_whom_nothing_could_be_parsed_is_refused():
+def test_a_judge_without_a_verdict_or_rows_of_both_labels_is_refused():
     fields = {"source": "x", "split": "test", "group": "g", "knowledge": "Ice.", "response": "Fire."}
     rows = [Example(id="1", label=HALLUCINATED, **fields)]
     with pytest.raises(UserError, match="none of the judge's 1 verdicts"):
         JudgeError.of(rows, {rows[0].id: Prediction(id=rows[0].id, label=UNPARSED)})
-
-
-def test_labelled_rows_of_one_label_are_refused():
     with pytest.raises(UserError, match="every labelled row is faithful"):
         JudgeError.of_rows([0, 0], [0, 1], ["a", "b"])
 

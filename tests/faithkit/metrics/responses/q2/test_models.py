@@ -132,11 +132,8 @@ def test_official_questions_are_searched_as_the_scripts_do(asker, monkeypatch):
     assert asked == [(5, {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True})]
 
 
-def test_nothing_can_be_answered_on_nothing(answerer):
+def test_empty_texts_have_no_answer_and_a_question_longer_than_the_model_is_cut(answerer):
     assert answerer.answers(["who is it"], [""]) == [None] and answerer.answers([], []) == []
-
-
-def test_a_question_longer_than_the_model_is_cut(answerer):
     assert len(answerer.answers(["the river is long " * 60], [CONTEXTS[0]])) == 1
 
 
