@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 Item = TypeVar("Item")
-# A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.
-Piece = str | tuple[Any, ...]
 # Their places are what the script is sent (page_files/answer.js).
 CALLED = (*LABELS, UNPARSED)
 OUTCOMES = ("missed", "false alarm", "right hallucinated", "right faithful", "unparsed", "not judged")
@@ -117,11 +115,11 @@ def build_row(
                 described[-1] += found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
         text = one.text if one.text != example.response else ""
         said.append([*verdict, described, text] if text else [*verdict, described] if described else verdict)
-    # Pieces that are covered by the same spans of each layer; joined, they are the text again.
-    bounds = sorted(
-        {0, len(example.response), *(end for spans in layers for one in spans for end in (one.start, one.end))}
-    )
-    pieces: list[Piece] = []
+    # Pieces that are covered by the same spans of each layer: plain, or with the places of these spans. Joined, they
+    # are the text again.
+    ends = {end for spans in layers for span in spans for end in (span.start, span.end)}
+    bounds = sorted({0, len(example.response), *ends})
+    pieces: list[str | tuple[Any, ...]] = []
     for start, end in pairwise(bounds):
         over = [[n for n, span in enumerate(spans) if span.start <= start and end <= span.end] for spans in layers]
         pieces.append((example.response[start:end], *over) if any(over) else example.response[start:end])

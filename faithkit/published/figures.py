@@ -158,28 +158,18 @@ class PublishedDetector:
         return "; ".join(part for part in (self.table.citation, self.table.protocol) if part)
 
 
-@cache
-def all_published_detectors() -> tuple[PublishedDetector, ...]:
-    """Reads all figures, those by task first."""
-    rows = []
-    for source, of_level, name in RAGTRUTH_TABLES:
-        table = published_table(name)
-        for row in table.rows:
-            for level in [of_level] if of_level else ("response", "char"):
-                figures = row
-                if not of_level:
-                    shares = {name: row[f"{level}_{name}"] for name in ("precision", "recall", "f1")}
-                    figures = {"system": row["system"], "task": "", **shares}
-                if figures["f1"] is not None:
-                    rows.append(PublishedDetector(**figures, source=source, level=level, table=table))
-    return tuple(rows)
-
-
 def published_detectors(dataset: str, level: str, task: str = "") -> Sequence[PublishedDetector]:
     """Selects the figures for one level and task ("" is overall), the best F1 first; none for other datasets."""
-    if dataset != "ragtruth":
-        return ()
-    rows = [row for row in all_published_detectors() if (row.level, row.task) == (level, task)]
+    rows = []
+    for source, of_level, name in RAGTRUTH_TABLES if dataset == "ragtruth" else ():
+        table = published_table(name)
+        for row in table.rows:
+            figures = row
+            if not of_level:  # a row has both levels
+                shares = {share: row[f"{level}_{share}"] for share in ("precision", "recall", "f1")}
+                figures = {"system": row["system"], "task": "", **shares}
+            if (of_level or level, figures["task"]) == (level, task) and figures["f1"] is not None:
+                rows.append(PublishedDetector(**figures, source=source, level=level, table=table))
     return sorted(rows, key=lambda row: -row.f1)
 
 

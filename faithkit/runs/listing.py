@@ -27,7 +27,6 @@ MAIN = (
     *("macro_f1", "char_f1", "response_f1", "f1", "accuracy", "critic_rate", "hallucination_rate", "rate"),
     *("knowledge_f1", "perplexity", "loss"),
 )
-_STYLES = {State.FINISHED: "green", State.RESUMABLE: "yellow", State.WORKING: "blue", State.BROKEN: "red"}
 DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 
 
@@ -42,6 +41,7 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
     runs = find_runs(patterns)
     heads = ("run", "began", "what", "metric", "state")
     table = new_text_table(f"{len(runs):,} run{'s' if len(runs) > 1 else ''}", heads, no_wrap=["state"])
+    styles = {State.FINISHED: "green", State.RESUMABLE: "yellow", State.WORKING: "blue", State.BROKEN: "red"}
     for run in runs:
         began, figure = f"{run.began:%Y-%m-%d %H:%M}" if run.began else "-", "-"
         if (found := main_metric(run)) is not None:
@@ -50,7 +50,7 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
             label = short if data_of(run).removeprefix(f"{EMBEDDED}-") == dataset else f"{dataset} {short}"
             figure = f"{label} {format_metric(metric, digits=3 if abs(metric.value) < 10 else 1)}".lstrip()
         cells = (str(run.folder), began, described(run), figure)
-        table.add_row(*(Text(escape_terminal(cell)) for cell in cells), Text(run.state, style=_STYLES[run.state]))
+        table.add_row(*(Text(escape_terminal(cell)) for cell in cells), Text(run.state, style=styles[run.state]))
     stopped = [run for run in runs if run.state == State.RESUMABLE]
     lines = [f"resume: {shlex.join(['faithkit', run.script or 'train', f'resume={run.folder}'])}" for run in stopped]
     lines += [f"note: {run.folder}: {problem}" for run in runs for problem in run.problems]

@@ -17,7 +17,6 @@ from faithkit_papers.reproduction.table_steps import LOCAL, PAPER
 
 FOLDER = Path(__file__).parent
 FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "plots")
-SECTIONS = ("shared", "models", "steps", "tables", "figures")
 ALL, LIST = "all", "list"
 ABSENT = object()
 Row = Mapping[str, Any]
@@ -42,7 +41,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
         values: Any = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (a safe loader)
     except yaml.YAMLError as error:
         raise UserError(f"not YAML: {error}", place=str(path)) from error
-    check_names("key", values, SECTIONS, str(path))
+    check_names("key", values, ("shared", "models", "steps", "tables", "figures"), str(path))
     return dict(values)
 
 
