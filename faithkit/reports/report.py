@@ -84,60 +84,60 @@ def build_sample(example: Example, **values: Any) -> Sample:
     return {name: escape_terminal(v, 2000) if isinstance(v, str) else v for name, v in row.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Provenance:
     """The origin of a test set's predictions, and what their models have seen of it.
 
     Args:
         models: The models behind the predictions.
         leaks: What each of these has seen; None if it is unknown.
-        notes: Further lines, such as that the predictions were made on other rows.
+        leaked: Marks the rows that any of the models has seen [N].
+        lines: The rows and models in one line, then the notes, and what each model has seen.
+        notes: Such as that the predictions were made on other rows.
     """
 
     rows: TestRows
     models: tuple[UsedModel, ...]
     leaks: tuple[Leaks | None, ...]
-    notes: tuple[str, ...] = field(default=())
+    leaked: Rows
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @classmethod
     def of(
         cls, dataset: str, examples: Sequence[Example], models: Sequence[UsedModel], notes: Sequence[str] = ()
     ) -> "Provenance":
         """Describes the rows, and searches for them among those that the models have seen."""
-        leaks = tuple(None if model.seen is None else find_leaks(examples, model.seen) for model in models)
-        return cls(rows=TestRows.of(dataset, examples), models=tuple(models), leaks=leaks, notes=tuple(notes))
-
-    @property
-    def leaked(self) -> Rows:
-        """Marks the rows that any of the models has seen [N]."""
-        found = np.zeros(self.rows.num_rows, bool)
-        for leaks in self.leaks:
-            found |= False if leaks is None else leaks.rows
-        return found
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Lists the rows and models in one line, then what each model has seen."""
-        sources = [f"from: {self.rows}"]
-        for model in self.models:
+        rows = TestRows.of(dataset, examples)
+        sources, lines = [f"from: {rows}"], list(notes)
+        all_leaks, leaked = list[Leaks | None](), np.zeros(rows.num_rows, bool)
+        for model in models:
+            name = _display_model(model)
             known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
             threshold = f", threshold {escape_terminal(model.threshold)}" if model.threshold else ""
-            sources.append(f"{_display_model(model)} ({escape_terminal(known)}){threshold}")
-        lines = ["; ".join(sources), *self.notes]
-        for model, leaks in zip(self.models, self.leaks, strict=True):
+            sources.append(f"{name} ({escape_terminal(known)}){threshold}")
+            all_leaks.append(leaks := None if model.seen is None else find_leaks(examples, model.seen))
             if leaks is None or model.seen is None:
-                lines.append(f"leaks: unknown for {_display_model(model)}: {model.reason}")
+                lines.append(f"leaks: unknown for {name}: {model.reason}")
                 continue
-            bases = (escape_terminal(name) for name in model.seen.unknown_bases)
-            lines += (f"leaks: unknown for {name}, which training began with" for name in bases)
+            leaked |= leaks.rows
+            bases = (escape_terminal(base) for base in model.seen.unknown_bases)
+            lines += (f"leaks: unknown for {base}, which training began with" for base in bases)
             sizes, used = leaks.sizes, "trained on, chosen on or calibrated on"
             if number := int(leaks.rows.sum()):
                 seen = f"they, their knowledge or their group were {used}"
-                lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
+                lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {name}: {seen}")
             else:
                 everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
-                lines.append(f"leaks: none of {everything} was {used} by {_display_model(model)}")
-        return tuple(lines)
+                lines.append(f"leaks: none of {everything} was {used} by {name}")
+        return cls(
+            rows=rows,
+            models=tuple(models),
+            leaks=tuple(all_leaks),
+            leaked=leaked,
+            lines=("; ".join(sources), *lines),
+            notes=tuple(notes),
+        )
 
     @property
     def alerts(self) -> tuple[str, ...]:

@@ -190,8 +190,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
             items = marked_items(answered, name, str(path))
             measured[name] = evaluate_spans(items, num_resamples=num_resamples)
             for label in sorted({label for item in items for spans in item.spans.values() for _, _, label in spans}):
-                of_label = [item.only(label) for item in items]
-                measured[f"{name}/{label}"] = evaluate_spans(of_label, num_resamples=num_resamples)
+                measured[f"{name}/{label}"] = evaluate_spans(items, label, num_resamples=num_resamples)
             continue
         ratings = ratings_of(answered, name, kind)
         measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)

@@ -307,11 +307,6 @@ class Marked:
     length: int
     spans: Mapping[str, Sequence[tuple[int, int, str]]]
 
-    def only(self, label: str) -> "Marked":
-        """Keeps the spans of one label."""
-        kept = {name: [span for span in spans if span[2] == label] for name, spans in self.spans.items()}
-        return Marked(self.group, self.length, kept)
-
 
 def marked_items(answered: Iterable[Answered], question: str, place: str) -> list[Marked]:
     """Collects the spans of each item that two annotators or more have answered.
@@ -348,20 +343,25 @@ def marked_items(answered: Iterable[Answered], question: str, place: str) -> lis
     return found
 
 
-def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> ScoredMetrics:
-    """Computes the three measures with intervals over groups; `n` counts the items that two annotators saw."""
+def evaluate_spans(items: Sequence[Marked], label: str | None = None, *, num_resamples: int = 1000) -> ScoredMetrics:
+    """Computes the three measures with intervals over groups; `n` counts the items that two annotators saw.
+
+    Args:
+        label: Measures the spans of this label alone.
+    """
     if not items:
         return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
     groups = Groups.of(item.group for item in items)
     # A text is cut where any annotation changes: the length of each piece, and each annotator's labels on it.
     pieces: list[list[tuple[int, list[frozenset[str]]]]] = []
     for item in items:
-        edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
+        of_annotators = [[span for span in spans if label in (None, span[2])] for spans in item.spans.values()]
+        edges = {0, item.length} | {edge for spans in of_annotators for span in spans for edge in span[:2]}
         cut = []
         for start, end in pairwise(sorted(edges)):
             given = [
-                frozenset(label for first, last, label in spans if first <= start and end <= last)
-                for spans in item.spans.values()
+                frozenset(name for first, last, name in spans if first <= start and end <= last)
+                for spans in of_annotators
             ]
             cut.append((end - start, given))
         pieces.append(cut)
