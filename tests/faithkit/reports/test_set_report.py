@@ -40,17 +40,27 @@ def values(report: Report | None) -> dict[str, float]:
     return {name: metric.value for name, metric in report.metrics.items()}
 
 
-def test_balanced_accuracy_of_each_set_and_their_mean() -> None:
-    examples = rows("aggrefact", "set", SETS)
-    found = predict(examples)
+@pytest.mark.parametrize(
+    ("source", "sets", "metric", "not_in_mean"),
+    [("aggrefact", SETS, "balanced_accuracy", ()), ("true_sets", ("frank", "paws", "fever"), "auroc", ("fever",))],
+)
+def test_each_set_is_scored_and_their_mean(
+    source: str, sets: tuple[str, ...], metric: str, not_in_mean: tuple[str, ...]
+) -> None:
+    examples = rows(source, "set", sets)
+    found, expected = predict(examples), {}
     scored = values(set_report(examples, found, title="t", num_resamples=50))
-    expected = {}
-    for name in SETS:
+    for name in sets:
         part = [one for one in examples if one.meta["set"] == name]
-        called = [found[one.id].label for one in part]
-        expected[name] = balanced_accuracy_score([one.label for one in part], called)
-        assert scored[f"set/{name}/balanced_accuracy"] == pytest.approx(expected[name])
-    assert scored["mean/balanced_accuracy"] == pytest.approx(np.mean(list(expected.values())))
+        gold, said = [one.label == "hallucinated" for one in part], [found[one.id] for one in part]
+        called = [one.label == "hallucinated" for one in said]
+        is_area = metric == "auroc"
+        expected[name] = (
+            roc_auc_score(gold, [one.score for one in said]) if is_area else balanced_accuracy_score(gold, called)
+        )
+        assert scored[f"set/{name}/{metric}"] == pytest.approx(expected[name])
+    mean = np.mean([value for name, value in expected.items() if name not in not_in_mean])
+    assert scored[f"mean/{metric}"] == pytest.approx(mean)
 
 
 def test_a_threshold_of_other_rows_stands_beside_the_detectors_own() -> None:
@@ -80,19 +90,6 @@ def test_a_set_of_one_label_is_left_out_of_the_mean_and_named() -> None:
     report = set_report(examples, predict(examples), title="t", num_resamples=20)
     assert "set/Lfqa/balanced_accuracy" not in values(report)
     assert report is not None and report.notes == ("rows of one label, or without scores: Lfqa",)
-
-
-def test_trues_mean_is_of_nine_sets() -> None:
-    examples = rows("true_sets", "set", ("frank", "paws", "fever"))
-    found = predict(examples)
-    scored = values(set_report(examples, found, title="t", num_resamples=50))
-    parts = {name: [one for one in examples if one.meta["set"] == name] for name in ("frank", "paws", "fever")}
-    areas = {
-        name: roc_auc_score([one.label == "hallucinated" for one in part], [found[one.id].score for one in part])
-        for name, part in parts.items()
-    }
-    assert scored["set/fever/auroc"] == pytest.approx(areas["fever"])
-    assert scored["mean/auroc"] == pytest.approx((areas["frank"] + areas["paws"]) / 2)
 
 
 def test_other_datasets_have_no_such_protocol() -> None:

@@ -83,19 +83,10 @@ def test_q2_asks_answers_and_scores_as_the_scripts():
     assert columns["official_f1"].tolist() == scripts("official_f1")
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("the U.S.", "us"),
-        ("US", "us"),
-        ("An apple in our garden", "apple garden"),
-        ("Don't", "dont"),
-        ("in the", ""),
-        ("theory", "theory"),
-    ],
-)
-def test_answers_are_compared_without_marks_articles_in_and_our(text, left):
-    assert clean_official_answer(text) == left
+def test_answers_are_compared_without_marks_articles_in_and_our():
+    left = {"the U.S.": "us", "US": "us", "An apple in our garden": "apple garden", "Don't": "dont", "in the": ""}
+    left["theory"] = "theory"
+    assert {text: clean_official_answer(text) for text in left} == left
 
 
 def rules_over(dependencies):

@@ -42,39 +42,27 @@ def test_a_column_needs_a_declaration() -> None:
         MetricColumns(groups=Groups.of("ab"), columns={"asks_back": np.ones(2)}, kinds=kinds_of(RESPONSES))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I don't know, but it was founded in 1990.",
-        "I’m not sure when it opened.",
-        "I am just a bot, so I have never eaten it.",
-        "Hmm. Not sure, but they have sold millions.",
-        "I really do not have any information about that.",
-        "I can't say what is best.",
-        "I have no idea how old it is!",
-        "Sorry, I am unaware of his age.",
-        "I've never heard of them. The band began in 1993.",
-    ],
+FALLBACKS = (
+    "I don't know, but it was founded in 1990.",
+    "I’m not sure when it opened.",
+    "I am just a bot, so I have never eaten it.",
+    "Hmm. Not sure, but they have sold millions.",
+    "I really do not have any information about that.",
+    "I can't say what is best.",
+    "I have no idea how old it is!",
+    "Sorry, I am unaware of his age.",
+    "I've never heard of them. The band began in 1993.",
 )
-def test_texts_that_say_they_do_not_know(text):
-    assert is_fallback(text)
+ANSWERED = (
+    *("", "I didn't know that! It is an old city.", "Many don't know that it means luck."),
+    *("You can't grow them without enough water.", "I'm not sure if you know this, but she won."),
+    *("It does not know borders.", "I do know that it is old.", "I'm sure."),
+)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "I didn't know that! It is an old city.",
-        "Many don't know that it means luck.",
-        "You can't grow them without enough water.",
-        "I'm not sure if you know this, but she won.",
-        "It does not know borders.",
-        "I do know that it is old.",
-        "I'm sure.",
-    ],
-)
-def test_texts_that_do_not(text):
-    assert not is_fallback(text)
+def test_texts_that_say_that_they_do_not_know():
+    assert [text for text in FALLBACKS if not is_fallback(text)] == []
+    assert [text for text in ANSWERED if is_fallback(text)] == []
 
 
 class Copying:

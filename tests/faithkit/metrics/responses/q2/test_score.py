@@ -119,12 +119,9 @@ def test_the_empty_response_is_scored_by_entailment():
     assert Fake().score([], []).f1.tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("question", "is_usable"),
-    [("What do you like?", False), ("Who is my friend?", False), ("I?", False), ("Where is Iowa?", True), ("", False)],
-)
-def test_personal_questions_are_not_asked(question, is_usable):
-    assert Q2Rules().usable([question]) == [is_usable]
+def test_personal_questions_are_not_asked():
+    personal = ["What do you like?", "Who is my friend?", "I?", ""]
+    assert Q2Rules().usable([*personal, "Where is Iowa?"]) == [False] * 4 + [True]
 
 
 def test_once_keeps_order_and_repetitions():
