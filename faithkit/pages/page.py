@@ -88,7 +88,7 @@ def build_row(
     gold, label, is_marked = _nonempty_spans(example.spans), gold_label(example), example.spans is not None
     sources = turn.sources if turn else ()
     layers: list[list[Span]] = [gold]  # of the spans over the answer: the gold ones, then those of each system
-    said: list[list[Any] | None] = []
+    verdicts: list[list[Any] | None] = []
     for one in predictions:
         marks: list[Span] = []
         with suppress(UserError):  # marks that do not fit the answer are left out
@@ -96,7 +96,7 @@ def build_row(
                 marks = _nonempty_spans(check_spans(one, len(example.response)))
         layers.append(marks)
         if one is None:
-            said.append(None)
+            verdicts.append(None)
             continue
         verdict: list[Any] = [
             None if one.label is None else CALLED.index(one.label),
@@ -114,7 +114,7 @@ def build_row(
                 found = [evidence.reason, evidence.text, source]
                 described[-1] += found[: max(place for place, text in enumerate(found, start=1) if text or place == 1)]
         text = one.text if one.text != example.response else ""
-        said.append([*verdict, described, text] if text else [*verdict, described] if described else verdict)
+        verdicts.append([*verdict, described, text] if text else [*verdict, described] if described else verdict)
     # Pieces that are covered by the same spans of each layer: plain, or with the places of these spans. Joined, they
     # are the text again.
     ends = {end for spans in layers for span in spans for end in (span.start, span.end)}
@@ -136,7 +136,7 @@ def build_row(
         "turns": [[turn.speaker, turn.text] for turn in example.history],
         "pieces": pieces,
         "gold_spans": gold_spans if is_marked else None,
-        "said": said,
+        "said": verdicts,
         **({"turn": [turn.conversation, turn.number, calls]} if turn else {}),
     }
 
