@@ -73,20 +73,14 @@ def load_entailment(
     labels = [str(loaded.model.config.id2label[i]).lower() for i in range(loaded.model.config.num_labels)]
     if set(labels) == CRITIC_LABELS:
         return CriticEntailment(Critic.of(loaded, checkpoint, batch_tokens=batch_tokens))
-    longest = min(512, getattr(loaded.model.config, "max_position_embeddings", 512) - 2)
-    encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
-    default = default_batch_tokens(loaded.model)
-    return NliModel(loaded.model, encoder, match_nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
-
-
-def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
-    """Finds the column, of three, of each class of a model."""
     columns = [next((c for start, c in COLUMNS.items() if label.startswith(start)), None) for label in labels]
     found = [column for column in columns if column is not None]
     if len(found) < len(labels) or len(set(found)) < len(found) or ENTAILMENT not in found:
         hint = "give a critic, or a model with the labels entailment, neutral, contradiction"
         raise UserError(f"not an NLI model: its labels are {', '.join(labels)}", place=checkpoint, hint=hint)
-    return found
+    longest = min(512, getattr(loaded.model.config, "max_position_embeddings", 512) - 2)
+    encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
+    return NliModel(loaded.model, encoder, found, batch_tokens=batch_tokens or default_batch_tokens(loaded.model))
 
 
 @dataclass(eq=False)
