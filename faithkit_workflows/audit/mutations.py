@@ -235,9 +235,29 @@ def make_cases(
         num_cases: Changed copies of each type.
     """
     rng, counts = random.Random(f"{VERSION}|{seed}"), Counter[str]()
-    queues = [list(_bases(document, rng)) for document in documents]
-    for queue in queues:
+    queues = []  # the unchanged cases of each document: its sentences, every second one with the sentence behind it
+    for document in documents:
+        queue = []
+        for number, passage in enumerate(document.passages):
+            first = max(0, min(number - 1, len(document.passages) - NUM_PASSAGES))
+            context = document.passages[first : first + NUM_PASSAGES]
+            places = list(_usable_places(passage))
+            for place, (start, end) in enumerate(places):
+                has_next = place + 1 < len(places) and (number + place) % 2
+                base = Example(
+                    id=f"{document.name}/{number}.{place}/{UNCHANGED}",
+                    source=SOURCE,
+                    split="all",
+                    group=document.name,
+                    knowledge="\n\n".join(context),
+                    response=passage[start : places[place + 1][1] if has_next else end],
+                    label=FAITHFUL,
+                    spans=(),
+                    meta={TYPE: UNCHANGED, PASSAGES: context, "first": end - start},
+                )
+                queue.append(base)
         rng.shuffle(queue)
+        queues.append(queue)
     every = [*documents, *others]
     names = {one.group() for document in every for text in document.passages for one in _find_names(text)}
     pool = Pool(sorted(names), [sentence for document in every for sentence in list_sentences(document)])
@@ -266,28 +286,6 @@ def _usable_places(passage: str) -> Iterator[tuple[int, int]]:
         whole = text[-1] in ".!?" and (text[0].isupper() or text[0].isdigit()) and not _ABBREVIATION.search(text)
         if whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS and "?" not in text and not _MARKUP.search(text):
             yield start, end
-
-
-def _bases(document: Document, rng: random.Random) -> Iterator[Example]:
-    """Makes the unchanged cases of a document: each sentence, every second one with the sentence behind it."""
-    for number, passage in enumerate(document.passages):
-        first = max(0, min(number - 1, len(document.passages) - NUM_PASSAGES))
-        context = document.passages[first : first + NUM_PASSAGES]
-        places = list(_usable_places(passage))
-        for place, (start, end) in enumerate(places):
-            has_next = place + 1 < len(places) and (number + place) % 2
-            response = passage[start : places[place + 1][1] if has_next else end]
-            yield Example(
-                id=f"{document.name}/{number}.{place}/{UNCHANGED}",
-                source=SOURCE,
-                split="all",
-                group=document.name,
-                knowledge="\n\n".join(context),
-                response=response,
-                label=FAITHFUL,
-                spans=(),
-                meta={TYPE: UNCHANGED, PASSAGES: context, "first": end - start},
-            )
 
 
 def _copy(base: Example, name: str, pool: Pool, rng: random.Random) -> Example | None:
@@ -338,7 +336,8 @@ def read_material(config: Mapping[str, Any]) -> Material:
     """
     left_out: Counter[str] = Counter()
     rows = _sample(list(_read_rows(config, left_out)), config["num_rows"], config["seed"], left_out)
-    built_in = read_built_in()
+    sections = read_sections(Path(__file__).with_name("documents.txt"))
+    built_in = [Document.of(title, "\n".join(lines)) for title, lines in sections]
     if config["documents"]:
         root = Path(config["documents"]).expanduser()
         files = [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.suffix.lower() in SUFFIXES)
@@ -368,12 +367,6 @@ def read_material(config: Mapping[str, Any]) -> Material:
     others = built_in if documents is not built_in else []
     labelled = [row for row in rows if row.label is not None]
     return Material(documents=documents, source=source, others=others, rows=labelled, left_out=left_out)
-
-
-def read_built_in() -> list[Document]:
-    """Reads the documents that come with faithkit."""
-    sections = read_sections(Path(__file__).with_name("documents.txt"))
-    return [Document.of(title, "\n".join(lines)) for title, lines in sections]
 
 
 def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Document]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, report_audit
+from faithkit_workflows.audit.audit_page import report_accuracy, report_audit
 from faithkit_workflows.audit.mutations import BUILT_IN
 from faithkit_workflows.audit.protocol import ANSWERS, run_audit
 from faithkit_workflows.audit.target import PASSAGES, Asker, FunctionTarget
@@ -135,8 +135,9 @@ def test_labelled_rows_give_accuracy_beside_baselines(tmp_path: Path) -> None:
     assert accuracy is not None and done.material.source == "the sources of the rows"
     assert accuracy.systems[done.target]["macro_f1"].value == 1
     assert {"majority", "word overlap", "response length", "random"} <= set(accuracy.systems)
-    assert any("strongest simple baseline" in line for line in describe_accuracy(done))
-    assert any("calibration error" in line for line in describe_accuracy(done))
+    lines, _ = report_accuracy(done)
+    assert any("strongest simple baseline" in line for line in lines)
+    assert any("calibration error" in line for line in lines)
 
 
 def test_labels_of_unknown_meaning_are_counted_and_their_rows_still_audited(tmp_path: Path) -> None:
@@ -148,7 +149,8 @@ def test_labels_of_unknown_meaning_are_counted_and_their_rows_still_audited(tmp_
     path = write_rows(tmp_path / "strange.jsonl", ["purple", "green"] * 12)
     done = audit("good", tmp_path / "other", f"rows={path}", "num_cases=3")
     assert done.figures.accuracy is None and done.figures.detection.score is not None
-    assert any("row: a label of unknown meaning (24)" in line for line in describe_left_out(done))
+    report_audit(tmp_path, done)
+    assert "a label of unknown meaning (24)" in (tmp_path / "audit.html").read_text()
 
 
 def test_the_page_shows_texts_as_texts(tmp_path: Path) -> None:
