@@ -11,7 +11,6 @@ from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.datasets.pairs import Pairs
-from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import JUDGE, Detector
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
@@ -217,6 +216,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         benchmark = replace(benchmark, examples=retrieved[0], summary=summary)
     predicted = _predict(run, config, benchmark, given)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
+    resampling = {"num_resamples": config["num_resamples"]}
     if block["name"] == "suppression":
         metrics = report_suppression(
             run,
@@ -226,8 +226,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
             strategies=block["strategies"],
             meta=meta,
             name=benchmark.name,
-            num_resamples=config["num_resamples"],
             origin=predicted.origin,
+            **resampling,
         )
         return EvaluationResult(metrics)
     fitting = read_fitting(run, config, benchmark, predicted.detector, predicted.origin.models)
@@ -235,11 +235,27 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         {benchmark.name: (benchmark.examples, list(predicted.predictions.values()))},
         meta=meta,
         baseline_data=fitting,
-        num_resamples=config["num_resamples"],
         num_examples=config["num_examples"],
+        **resampling,
         origins={benchmark.name: predicted.origin},
     )
-    _add_reports(reports[benchmark.name], config, benchmark, predicted, fitting)
+    # To the shown report come the costs of a cascade, metrics by column, a judge's rationales, and official protocols.
+    found, title, by = reports[benchmark.name], f"test/{benchmark.name}", block.get("by") or []
+    shown = -1 if found[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
+    if predicted.bands is not None:
+        found[shown] = add_cascade_costs(found[shown], benchmark.examples, predicted.bands, title=title, **resampling)
+    rows = benchmark.examples, predicted.predictions
+    dataset = "" if block["path"] == EMBEDDED else benchmark.name
+    others = [
+        set_report(*rows, title=title, dataset=dataset, fitting=fitting, **resampling),
+        conversation_report(*rows, title=title, **resampling),
+        columns_report(*rows, by, title=title, **resampling) if by else None,
+        score_rationales(*rows, block, dataset=dataset, **resampling),
+        official_report(*rows, **resampling) if is_official_halueval(block) else None,
+        prefix_report(*rows, **resampling) if block.get("official") else None,
+    ]
+    for other in others:
+        found[shown] = merge_reports(found[shown], other) if other else found[shown]
     return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
 
 
@@ -265,35 +281,6 @@ def _predict(
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
     return _Predicted(predictions, origin, None if bands else loaded.detector, bands)
-
-
-def _add_reports(
-    reports: list[Report],
-    config: Mapping[str, Any],
-    benchmark: Benchmark,
-    predicted: _Predicted,
-    fitting: BaselineData,
-) -> None:
-    """Adds to the shown report the costs of a cascade, metrics by column, a judge's rationales, official protocols."""
-    block, num_resamples = config["benchmark"], config["num_resamples"]
-    title, by = f"test/{benchmark.name}", block.get("by") or []
-    shown = -1 if reports[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
-    if predicted.bands is not None:
-        reports[shown] = add_cascade_costs(
-            reports[shown], benchmark.examples, predicted.bands, title=title, num_resamples=num_resamples
-        )
-    rows = benchmark.examples, predicted.predictions
-    dataset = "" if block["path"] == EMBEDDED else benchmark.name
-    others = [
-        set_report(*rows, title=title, dataset=dataset, fitting=fitting, num_resamples=num_resamples),
-        conversation_report(*rows, title=title, num_resamples=num_resamples),
-        columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
-        score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
-        official_report(*rows, num_resamples=num_resamples) if is_official_halueval(block) else None,
-        prefix_report(*rows, num_resamples=num_resamples) if block.get("official") else None,
-    ]
-    for other in others:
-        reports[shown] = merge_reports(reports[shown], other) if other else reports[shown]
 
 
 def is_official_halueval(block: Mapping[str, Any]) -> bool:

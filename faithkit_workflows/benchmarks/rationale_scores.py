@@ -130,12 +130,6 @@ NUM_PUBLISHED = 2
 MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
 
 
-def has_rationales(predictions: Mapping[str, Prediction]) -> bool:
-    """Returns whether any parsed reply is longer than a verdict."""
-    parsed = (one for one in predictions.values() if one.label not in (None, UNPARSED))
-    return any(len(one.text.split()) > MAX_VERDICT_WORDS for one in parsed)
-
-
 def score_rationales(
     examples: Sequence[Example],
     predictions: Mapping[str, Prediction],
@@ -150,7 +144,9 @@ def score_rationales(
         block: The block `benchmark`, whose `bert_score` may name an encoder.
         dataset: The dataset whose published figures are shown too; empty for none.
     """
-    if not any(example.target for example in examples) or not has_rationales(predictions):
+    parsed = (one for one in predictions.values() if one.label not in (None, UNPARSED))
+    has_rationales = any(len(one.text.split()) > MAX_VERDICT_WORDS for one in parsed)
+    if not has_rationales or not any(example.target for example in examples):
         return None
     rationales, notes = read_rationales(examples, predictions)
     if not rationales:
