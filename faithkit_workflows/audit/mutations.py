@@ -36,7 +36,6 @@ MIN_WORDS, MAX_WORDS = 5, 45  # of a sentence
 NUM_PASSAGES = 3  # of a context
 MAX_COPIES = 4  # of one sentence
 ENGLISH = word_set("the of and to in is a that for it are was with on as by be this at from or not has")
-MIN_ENGLISH = 0.1  # share of these words in a text
 
 _SECTIONS = {
     title: [part for line in lines for part in line.split("|")]
@@ -55,12 +54,13 @@ _MONTH_OR_DAY = re.compile(rf"\b(?:{'|'.join((*MONTHS, *DAYS))})\b")
 _NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][a-z][\w'’]*(?: [A-Z][\w'’]*)*(?![\w-])")
 _MARKUP = re.compile(r"[`|=<>]|\]\(|https?:")  # such sentences are code, tables or links
 _VERB = re.compile(rf"\b(?:{'|'.join(_SECTIONS['verbs'])})(?: ?not)?\b")
-_UNIT_NAMES = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
-_UNIT = re.compile(rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]({_UNIT_NAMES})(s?)\b")
+_UNIT = re.compile(
+    rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]"
+    rf"({'|'.join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))})(s?)\b"
+)
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|approx|Inc|Ltd)\.$")
 Change = tuple[int, int, str]  # replaces text[start:end]
 BUILT_IN = "the built-in documents"
-MAX_DOCUMENTS = 200
 SEPARATOR = "\x1e"  # between the passages of a row: no text has it
 COLUMNS = {"knowledge": AUTO, "response": AUTO, "label": AUTO, "history": AUTO, "id": None, "group": AUTO}
 
@@ -363,7 +363,7 @@ def read_material(config: Mapping[str, Any]) -> Material:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
         hint = "name a folder of .txt or .md files in English"
         raise UserError(f"no document can be used ({reasons})", place=config["documents"], hint=hint)
-    documents = _sample(documents, MAX_DOCUMENTS, config["seed"], left_out, "document: more than are needed")
+    documents = _sample(documents, 200, config["seed"], left_out, "document: more than are needed")
     others = built_in if documents is not built_in else []
     labelled = [row for row in rows if row.label is not None]
     return Material(documents=documents, source=source, others=others, rows=labelled, left_out=left_out)
@@ -375,7 +375,7 @@ def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Docum
         words = unicode_words(" ".join(document.passages))
         if not any(passage.strip() for passage in document.passages):
             left_out["document: empty"] += 1
-        elif sum(word in ENGLISH for word in words) < MIN_ENGLISH * max(len(words), 1):
+        elif sum(word in ENGLISH for word in words) < 0.1 * max(len(words), 1):
             left_out["document: not in English"] += 1
         elif not list_sentences(document):
             left_out["document: no whole sentence of 5 to 45 words"] += 1

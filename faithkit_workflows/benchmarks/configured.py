@@ -48,17 +48,11 @@ from judge.baselines import (
     other_responses,
     prompted_scores,
 )
-from judge.options import DRAWN, MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
+from judge.options import MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
 from judge.reply import ASKINGS
 
-UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 EXAMINEE = "examinee"  # a role of a model
-# The prompts of SelfCheckGPT's samples, with the fields that they must have.
-SAMPLE_PROMPTS = {
-    DRAWN: ("reply",),
-    REPHRASED: ("rephrase", "response"),
-}
 log = logging.getLogger("faithkit")
 
 
@@ -123,7 +117,8 @@ def read_untested_rows(benchmark: Benchmark, block: Mapping[str, Any]) -> list[E
     name = block.get("dataset", None if target else block["name"])
     source = build_source(name, block["path"], _target_=target, **block["options"])
     tested = resolve_split(source, block["split"])
-    split = next((one for one in UNTESTED_SPLITS if one in source.split_names() and one != tested), None)
+    untested = ("train", "validation")
+    split: str | None = next((one for one in untested if one in source.split_names() and one != tested), None)
     if split is None and not target and block["path"] != EMBEDDED and name not in USER_DATASETS:
         log.info("%s has no training rows: the examples in the prompt are of the embedded corpus", benchmark.name)
         source = build_source(name, EMBEDDED, **block["options"])
@@ -149,7 +144,8 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         samples = other_responses([*benchmark.examples, *fitting_rows])
     else:
         assert engine is not None
-        name, *fields = SAMPLE_PROMPTS[options.samples]
+        # The prompt of the samples, with the fields that it must have.
+        name, *fields = ("rephrase", "response") if options.samples == REPHRASED else ("reply",)
         prompt = read_text_prompt("judge", name, *fields, folder=prompts, optional=OPTIONAL_FIELDS)
         if not any(has_prompt(prompt, example) for example in benchmark.examples):
             problem = f"selfcheck.samples={options.samples}: no row has a knowledge or a history to reply to"

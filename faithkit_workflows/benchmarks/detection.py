@@ -66,7 +66,6 @@ from faithkit_workflows.detectors.loading import (
 )
 from judge.options import VERDICT
 
-BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget that is judged
 MAIN_METRIC = "macro_f1"
 CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
 RESULT_NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
@@ -116,7 +115,7 @@ def run_cascade(
     largest = options.max_budget or options.budget or 0.0
     bands = {CHEAP_ALONE: NOTHING}
     if fitting_rows:
-        budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
+        budgets = [one for one in (0.05, 0.1, 0.2, 0.5, 1.0) if one <= largest and one != options.budget]
         bands |= {f"{100 * budget:.0f}": choose_band_by_budget(on_fitting_rows, budget) for budget in budgets}
     bands |= {CHOSEN: chosen}
     cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
@@ -179,7 +178,6 @@ def add_cascade_costs(
     return replace(report, headline=(*before, table), tables=tables, metrics=report.metrics | metrics)
 
 
-HALUEVAL = "halueval"
 log = logging.getLogger("faithkit")
 
 
@@ -285,4 +283,4 @@ def _predict(
 
 def is_official_halueval(block: Mapping[str, Any]) -> bool:
     """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
-    return HALUEVAL in (block["name"], block.get("dataset")) and block["options"].get("official") is True
+    return "halueval" in (block["name"], block.get("dataset")) and block["options"].get("official") is True

@@ -51,9 +51,9 @@ PAIRS_NOTE = (
 PARTS = "comparison.html"
 MAX_LINES = len(COLOURS)  # further runs are thin and grey
 MAX_PANELS = 6
-MAX_POINTS = 400  # of a curve
 NUM_BINS = 10
 GREY = "#999999"
+SVG = {**STYLE, "svg.hashsalt": "faithkit"}  # settings of matplotlib
 FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
 
@@ -263,7 +263,9 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
     if not names:
         return None
 
-    def draw() -> "Figure":
+    from matplotlib import rc_context
+
+    with rc_context(SVG):
         columns = min(len(names), 2)
         rows = -(-len(names) // columns)
         figure, _ = new_figure(9, 2.6 * rows + 0.4, rows=rows, columns=columns)
@@ -285,9 +287,7 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
             handles |= zip(*axes.get_legend_handles_labels()[::-1], strict=True)
         if len(handles) > 1:
             figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=2)
-        return figure
-
-    return render_svg(draw)
+        return _to_svg(figure)
 
 
 def plot_scores(compared: ComparedSet) -> list[bytes]:
@@ -295,6 +295,7 @@ def plot_scores(compared: ComparedSet) -> list[bytes]:
 
     Systems need scores for rows of both classes; without one there is no plot.
     """
+    from matplotlib import rc_context
     from sklearn.metrics import precision_recall_curve
 
     has_both = {name: 0 < one.gold[one.scored].sum() < one.scored.sum() for name, one in compared.outcomes.items()}
@@ -310,8 +311,8 @@ def plot_scores(compared: ComparedSet) -> list[bytes]:
         axes.set_ylim(-0.02, 1.05)
         legend_above(axes, title)
 
-    def draw_precision_recall() -> "Figure":
-        figure, axes = new_figure(6.4, 4.6)
+    with rc_context(SVG):
+        precisions, axes = new_figure(6.4, 4.6)
         for line, (name, outcomes) in enumerate(scored):
             rows = outcomes.scored
             precision, recall, _ = precision_recall_curve(outcomes.gold[rows], outcomes.scores[rows])
@@ -331,10 +332,7 @@ def plot_scores(compared: ComparedSet) -> list[bytes]:
                 axes.axhline(share, color=GREY, linewidth=0.8, linestyle=":", label=head)
         title = "Precision by recall; marks: the threshold of each, with its lowest score"
         label_axes(axes, title, "recall of hallucinated rows", "precision")
-        return figure
-
-    def draw_reliability() -> "Figure":
-        figure, axes = new_figure(6.4, 4.6)
+        reliabilities, axes = new_figure(6.4, 4.6)
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
         for line, (name, outcomes) in enumerate(scored):
             rows = outcomes.scored
@@ -344,9 +342,7 @@ def plot_scores(compared: ComparedSet) -> list[bytes]:
             axes.plot(x, y, label=plot_name(name), **_line_style(line))
             axes.scatter(x, y, s=sizes, color=COLOURS[line], marker=MARKERS[line])
         label_axes(axes, "Reliability", "P(hallucinated), mean of a bin", "share of hallucinated rows")
-        return figure
-
-    return [render_svg(draw_precision_recall), render_svg(draw_reliability)]
+        return [_to_svg(precisions), _to_svg(reliabilities)]
 
 
 def _line_style(line: int) -> dict[str, Any]:
@@ -354,15 +350,12 @@ def _line_style(line: int) -> dict[str, Any]:
 
 
 def _thin(count: int) -> NDArray[np.intp]:
-    """Chooses at most MAX_POINTS places, the first and the last among them."""
-    return np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).astype(np.intp))
+    """Chooses at most 400 places of a curve, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, 400)).astype(np.intp))
 
 
-def render_svg(draw: Any) -> bytes:
-    """Renders a figure as SVG; the same data give the same bytes."""
-    from matplotlib import rc_context
-
+def _to_svg(figure: "Figure") -> bytes:
+    """Renders a figure under the settings `SVG`; the same data give the same bytes."""
     image = BytesIO()
-    with rc_context({**STYLE, "svg.hashsalt": "faithkit"}):
-        draw().savefig(image, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     return image.getvalue()

@@ -41,7 +41,6 @@ CRITIC_LABELS = {"faithful", "hallucinated"}
 COLUMNS = {"entail": ENTAILMENT, "neutral": NEUTRAL, "contra": CONTRADICTION, "not": NEUTRAL, "non": NEUTRAL}
 ANSWERS = {ENTAILMENT: "yes", NEUTRAL: "unknown", CONTRADICTION: "no"}
 QUESTION = "Is the hypothesis entailed by the premise? yes, no, or unknown"
-MAX_PREMISE_WORDS = 80  # of a longer premise the sentences most similar to the hypothesis are read
 MAX_TOKENS = 512  # of a question; the end of the premise is cut first, then the second half of the hypothesis
 SEQ2SEQ_CPU_BATCH_TOKENS, SEQ2SEQ_GPU_BATCH_TOKENS = 1024, 16_384
 IGNORED_LABEL = -100  # transformers leaves it out of the loss
@@ -156,7 +155,8 @@ class Seq2SeqEntailment:
     def encode_questions(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each pair's question, at most `MAX_TOKENS`."""
         pairs = list(zip(premises, hypotheses, strict=True))
-        premises = [best_sentences(*pair, MAX_PREMISE_WORDS) for pair in pairs]
+        # Of a premise of more than 80 words the sentences most similar to the hypothesis are read.
+        premises = [best_sentences(*pair, 80) for pair in pairs]
         premise_ids = tokenize(self.tokenizer, [f"Premise: {premise}" for premise in premises])
         hypothesis_ids = tokenize(self.tokenizer, [f"Hypothesis: {hypothesis}" for _, hypothesis in pairs])
         prefix, suffix = single_template(self.tokenizer)

@@ -54,7 +54,6 @@ LENGTH, PUNCTUATION, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
     "knowledge length",
     "response, all",
 )
-AUTHOR_FIELDS = ("model", "model_name")  # of `meta`
 MIN_ROWS = 3  # rarer words are ignored
 Counts = dict[str, float]
 
@@ -74,7 +73,7 @@ def measure_response_only(examples: Sequence[Example], *, num_resamples: int = 1
             "#first person": sum(word in FIRST_PERSON for word in words),
         }
         grams = dict.fromkeys([*words, *(" ".join(pair) for pair in pairwise(words))], 1.0)
-        author = next((str(example.meta[name]) for name in AUTHOR_FIELDS if example.meta.get(name) is not None), "")
+        author = next((str(name) for key in ("model", "model_name") if (name := example.meta.get(key)) is not None), "")
         of_row: dict[str, Counts] = {
             LENGTH: length,
             PUNCTUATION: marks,

@@ -25,6 +25,7 @@ from faithkit_workflows.detectors.known_span_detectors import (
     find_system_prompt,
     locate_in_order,
     read_span_list,
+    write_prompt,
 )
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_speed import write_known
@@ -85,10 +86,10 @@ def test_lettucedetect_reads_its_prompt_and_a_response_takes_its_highest_token(r
         "built in 1820.\nIn case the passages do not contain the necessary information to answer the question, please "
         'reply with: "Unable to answer based on given passages."\noutput:'
     )
-    assert detector.prompt(row) == prompt
+    assert write_prompt(detector.known, row) == prompt
     [found] = detector.predict_examples([row])
     assert found.score == pytest.approx(highest_chance(folder, prompt, row.response), abs=1e-5)
-    summary = detector.prompt(example("It is old."))
+    summary = write_prompt(detector.known, example("It is old."))
     assert summary == f"Summarize the following text:\npassage 1: {' '.join(PASSAGES)}\noutput:"
 
 
@@ -100,7 +101,9 @@ def test_a_tagger_of_code_and_prose_reads_the_request_and_the_context(root: Path
         example("It is old."),
     ]
     prompts = [f"User request: Who built the mill?\n\n{PASSAGES[0]}\n\n{PASSAGES[1]}", " ".join(PASSAGES)]
-    assert [detector.prompt(row) for row in rows] == prompts and {"en", "fi", "zh"} < set(detector.languages)
+    assert [write_prompt(detector.known, row) for row in rows] == prompts and {"en", "fi", "zh"} < set(
+        detector.languages
+    )
     expected = [highest_chance(folder, prompt, row.response) for prompt, row in zip(prompts, rows, strict=True)]
     assert [one.score for one in detector.predict_examples(rows)] == pytest.approx(expected, abs=1e-5)
 
@@ -142,7 +145,7 @@ def test_a_tagger_of_one_language_reads_the_packages_prompt_and_pads_with_its_en
         f"Frage: Wer baute sie?\n2 Texte:\nPassage 1: {PASSAGES[0]}\nPassage 2: {PASSAGES[1]}\nAntwort:",
         f"Kurz gesagt:\nPassage 1: {' '.join(PASSAGES)}\n",
     ]
-    assert [detector.prompt(row) for row in rows] == prompts
+    assert [write_prompt(detector.known, row) for row in rows] == prompts
     expected = [highest_chance(folder, prompt, row.response) for prompt, row in zip(prompts, rows, strict=True)]
     assert [one.score for one in detector.predict_examples(rows)] == pytest.approx(expected, abs=1e-5)
 
@@ -157,7 +160,10 @@ def test_prompts_that_are_missing_are_named_and_a_folder_may_have_them(root: Pat
     (folder / "prompts").mkdir()
     for name in ("qa", "summary"):
         (folder / "prompts" / f"{name}_prompt_fr.txt").write_text("${context}${text}")
-    assert load(f"lettucedect-610m-fr:{folder}").prompt(example("Oui.")) == f"passage 1: {' '.join(PASSAGES)}" * 2
+    assert (
+        write_prompt(load(f"lettucedect-610m-fr:{folder}").known, example("Oui."))
+        == f"passage 1: {' '.join(PASSAGES)}" * 2
+    )
     with pytest.raises(UserError, match=r"system prompt of its authors.*\n.*HF_HOME to a cache with the card"):
         load("lettucedect-v2-qwen-2b:http://localhost:1/v1")
 
