@@ -73,7 +73,28 @@ def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, 
             }
             to_label.append(cells)
         write_table(folder / TO_LABEL, to_label, ",")
-    write_json(folder / REPORT, _to_dict(found) | {"config": config, "environment": environment()})
+    report = {  # without the texts of rows
+        "conclusion": found.lines,
+        "notes": found.notes,
+        "rows": len(found.rows),
+        "compared_rows": len(found.common),
+        "models": {
+            one.name: {
+                "verdicts": len(one.answers),
+                "problems": dict(one.problems),
+                "costs": dict(one.costs),
+                "called_hallucinated": asdict(found.shares[one.name]) if one.name in found.shares else None,
+            }
+            for one in found.asked
+        },
+        "accuracy": None if found.accuracy is None else asdict(found.accuracy),
+        "agreement": [
+            {"models": both, **{name: asdict(metric) for name, metric in one.items()}}
+            for both, one in found.agreements.items()
+        ],
+        "label_first": [row.id for row in found.to_label],
+    }
+    write_json(folder / REPORT, report | {"config": config, "environment": environment()})
     lines = []
     for row in found.rows:
         verdicts = {one.name: one.answers[row.id].to_dict() for one in found.asked if row.id in one.answers}
@@ -168,32 +189,6 @@ def _format_cost(costs: Mapping[str, float], key: str) -> str:
 def _as_cell(text: str) -> str:
     """Writes a text; one that looks like a list is written as the only item of a list."""
     return dumps([text]) if text.lstrip().startswith("[") else text
-
-
-def _to_dict(found: ModelComparison) -> dict[str, Any]:
-    """Converts figures to plain containers; texts of rows are left out."""
-    accuracy = found.accuracy
-    return {
-        "conclusion": found.lines,
-        "notes": found.notes,
-        "rows": len(found.rows),
-        "compared_rows": len(found.common),
-        "models": {
-            one.name: {
-                "verdicts": len(one.answers),
-                "problems": dict(one.problems),
-                "costs": dict(one.costs),
-                "called_hallucinated": asdict(found.shares[one.name]) if one.name in found.shares else None,
-            }
-            for one in found.asked
-        },
-        "accuracy": None if accuracy is None else asdict(accuracy),
-        "agreement": [
-            {"models": both, **{name: asdict(metric) for name, metric in one.items()}}
-            for both, one in found.agreements.items()
-        ],
-        "label_first": [row.id for row in found.to_label],
-    }
 
 
 def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, Markup]]:

@@ -144,12 +144,29 @@ class Seq2SeqEntailment:
         for row, ids in enumerate(answers):
             self.answer_ids[row, : len(ids)] = torch.tensor(ids)
 
+    @torch.inference_mode()
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         questions = self.encode_questions(premises, hypotheses)
-        found = np.zeros((len(questions), len(ANSWERS)))
+        device, num_answers = self.model.device, len(self.answer_ids)
+        found = np.zeros((len(questions), num_answers))
         lengths = np.array([len(ids) for ids in questions], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None) if questions else ():
-            found[batch] = self._score_answers([questions[row] for row in batch])
+            shape = (len(batch), int(lengths[batch].max()))
+            ids, mask = torch.full(shape, self.tokenizer.pad_token_id), torch.zeros(shape, dtype=torch.long)
+            for row, place in enumerate(batch):
+                question = questions[place]
+                ids[row, : len(question)], mask[row, : len(question)] = torch.tensor(question), 1
+            ids, mask = ids.to(device), mask.to(device)
+            states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+            labels = self.answer_ids.repeat(len(batch), 1)  # [questions * answers, tokens]
+            logits = self.model(
+                encoder_outputs=(states.repeat_interleave(num_answers, 0),),
+                attention_mask=mask.repeat_interleave(num_answers, 0),
+                decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=labels),
+            ).logits
+            token_log_probs = logits.float().log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
+            total = (token_log_probs * (labels != IGNORED_LABEL)).sum(1).view(len(batch), num_answers)
+            found[batch] = total.double().softmax(-1).cpu().numpy()
         return found
 
     def encode_questions(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[list[int]]:
@@ -168,23 +185,3 @@ class Seq2SeqEntailment:
             premise = premise_ids.row(row)[: room - len(hypothesis)].tolist()
             questions.append([*prefix, *premise, *hypothesis, *question_ids])
         return questions
-
-    @torch.inference_mode()
-    def _score_answers(self, questions: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Computes the probability of each answer to each question [questions, answers]."""
-        device, num_answers = self.model.device, len(self.answer_ids)
-        shape = (len(questions), max(map(len, questions)))
-        ids, mask = torch.full(shape, self.tokenizer.pad_token_id), torch.zeros(shape, dtype=torch.long)
-        for row, question in enumerate(questions):
-            ids[row, : len(question)], mask[row, : len(question)] = torch.tensor(question), 1
-        ids, mask = ids.to(device), mask.to(device)
-        states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        labels = self.answer_ids.repeat(len(questions), 1)  # [questions * answers, tokens]
-        logits = self.model(
-            encoder_outputs=(states.repeat_interleave(num_answers, 0),),
-            attention_mask=mask.repeat_interleave(num_answers, 0),
-            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=labels),
-        ).logits
-        token_log_probs = logits.float().log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
-        total = (token_log_probs * (labels != IGNORED_LABEL)).sum(1).view(len(questions), num_answers)
-        return total.double().softmax(-1).cpu().numpy()
