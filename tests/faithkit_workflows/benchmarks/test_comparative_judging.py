@@ -58,6 +58,9 @@ def test_one_who_reads_is_right_in_both_orders(
     assert found["length_accuracy"] < 1 and "which of two replies is hallucinated" in shown
     report = tmp_path / "run" / "report.md"
     assert "reply 1" in report.read_text() and shown.splitlines()[-1] == f"all figures: {report}"
+    given = [f"predictions={tmp_path / 'run' / 'predictions' / f'{NAME}.jsonl'}", f"run_dir={tmp_path / 'again'}"]
+    evaluate_here(f"benchmark={NAME}", f"benchmark.path={halludial}", *given)
+    assert metrics(tmp_path / "again") == found, "given predictions are scored without a model"
 
 
 def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
@@ -101,15 +104,6 @@ def test_a_run_that_is_killed_goes_on_and_asks_again_only_what_was_in_flight(
     assert metrics(run) == metrics(tmp_path / "whole")
     files = [folder / "predictions" / f"{NAME}.jsonl" for folder in (run, tmp_path / "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_given_predictions_are_scored_without_a_model(halludial: str, tmp_path: Path) -> None:
-    with ChatServer(answer=reader(halludial)) as server:
-        ask(server, halludial, tmp_path / "run")
-    file = tmp_path / "run" / "predictions" / f"{NAME}.jsonl"
-    options = [f"benchmark.path={halludial}", f"predictions={file}", f"run_dir={tmp_path / 'again'}"]
-    evaluate_here(f"benchmark={NAME}", *options)
-    assert metrics(tmp_path / "again") == metrics(tmp_path / "run")
 
 
 def test_halueval_has_its_tasks_and_the_length_of_each(

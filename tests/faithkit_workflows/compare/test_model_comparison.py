@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from faithkit.errors import UserError
 from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import State, read_run
+from faithkit.settings.check import check_settings
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.model_comparison import (
     VERDICTS,
@@ -32,6 +32,7 @@ from faithkit_workflows.compare.model_comparison import (
     read_rows,
 )
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
+from faithkit_workflows.settings.reporting import CompareSettings
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
@@ -188,27 +189,19 @@ def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
         ("default", "name two or more in a list"),
         ("[default,default]", "models names a model twice"),
         ("[default,./runs/nothing]", "no such run or folder"),
+        ("[default,no_module:function]", "no module no_module can be imported"),
+        (f"[default,{MODULE}:nothing]", f"cannot import {MODULE}:nothing"),
+        ("[default,'http://127.0.0.1:9']", "no server answers"),
+        ("[default,'lettucedetect-base:./nothing']", "./nothing is not a folder"),
     ],
 )
 def test_names_that_lead_nowhere_are_refused_before_any_work(models: str, problem: str, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.csv", num_rows=4)
-    done = command(str(path), f"models={models}", f"run_dir={tmp_path / 'run'}")
-    assert done.returncode == 2 and problem in done.stderr and len(done.stderr.splitlines()) <= 5
-    assert not (tmp_path / "run" / VERDICTS).exists()
-
-
-@pytest.mark.parametrize(
-    ("model", "problem"),
-    [
-        ("no_module:function", "no module no_module can be imported"),
-        (f"{MODULE}:nothing", f"cannot import {MODULE}:nothing"),
-        ("'http://127.0.0.1:9'", "no server answers"),
-        ("'lettucedetect-base:./nothing'", "./nothing is not a folder"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_is_refused_before_any_work(model: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=re.escape(problem)):
-        compare(write_rows(tmp_path / "rows.csv", num_rows=4), tmp_path / "run", [GOOD, model])
+    config = plain_config("compare", f"path='{path}'", f"models={models}")
+    with pytest.raises(UserError) as raised:
+        check_settings(config, CompareSettings)
+        ask_models(read_rows(config)[0], tmp_path / "run", config)
+    assert problem in str(raised.value)
     assert not (tmp_path / "run" / VERDICTS).exists()
 
 

@@ -200,5 +200,3 @@ def test_a_label_of_the_data_is_never_read_for_the_verdict(tmp_path: Path) -> No
     path.write_text(json.dumps({"id": "a", "label": "faithful", "faithkit_label": "hallucinated"}) + "\n")
     with pytest.raises(UserError, match="not predictions but a table"):
         read_predictions(path)
-    with pytest.raises(UserError, match=r"does not exist\n  at: .*none.csv\n  hint: check the path"):
-        read_predictions(tmp_path / "none.csv")
