@@ -68,7 +68,6 @@ from judge.options import VERDICT
 
 MAIN_METRIC = "macro_f1"
 CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
-RESULT_NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,8 @@ def add_cascade_costs(
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells |= difference_cells(difference)
-        rows.append((RESULT_NAMES.get(result.key, f"{result.key}%"), cells))
+        names = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
+        rows.append((names.get(result.key, f"{result.key}%"), cells))
     band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]

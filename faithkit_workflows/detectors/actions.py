@@ -27,7 +27,6 @@ ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated
 # The words of a call's name or arguments that do what a verb says.
 _CHANGE = "update change edit modify set write replace rename move patch put apply"
-_SHELL = ("bash", "shell", "exec", "terminal", "command")
 _VERBS = {
     "sent emailed mailed messaged notified informed forwarded replied": "send mail message notif sms reply forward",
     "booked reserved": "book reserv",
@@ -67,9 +66,6 @@ _NO_CLAIM = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"[.;!?](?=\s|\Z)|\n|,? and (?:I|we)\b|\Z")
-_SENTENCE_END = re.compile(r"[.!?]\s|\n")
-_STOP = re.compile(r"[.!?\n]")
-_SUBJECT_START = re.compile(r"[.,;:!?]\s|\n|\band ")
 
 
 def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple[Span, bool]]:
@@ -79,13 +75,14 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
     if not claims:
         return []
     sentences, stops, subjects = (
-        [0, *(mark.end() for mark in pattern.finditer(answer))] for pattern in (_SENTENCE_END, _STOP, _SUBJECT_START)
+        [0, *(mark.end() for mark in re.finditer(pattern, answer))]
+        for pattern in (r"[.!?]\s|\n", r"[.!?\n]", r"[.,;:!?]\s|\n|\band ")
     )
     clauses, negations = list(_CLAUSE_END.finditer(answer)), [one.span() for one in _NO_CLAIM.finditer(answer)]
     commands = []  # the words of each call's name, of a shell with those of its command
     for call in calls:
         name = str(call["name"]).lower()
-        is_shell = any(word in name for word in _SHELL)
+        is_shell = any(word in name for word in ("bash", "shell", "exec", "terminal", "command"))
         text = f"{name} {call['arguments']}".lower() if is_shell else name
         commands.append(set(re.findall(r"[a-z]+", text)))
 

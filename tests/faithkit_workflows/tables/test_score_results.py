@@ -181,7 +181,7 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_the_page_has_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(
+def test_page_and_test_cases_have_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(
     conversations: Path,
 ) -> None:
     page = (conversations / "answers.html").read_text()
@@ -195,12 +195,9 @@ def test_the_page_has_the_turns_of_conversations_with_their_calls_and_the_tool_o
     assert [names, 0.9, None, "no call of a tool does this"] in marks
     assert {mark[5] for mark in marks if len(mark) > 5} <= {"get_order"}
     assert "<script>document" not in page
-
-
-def test_the_turns_of_a_conversation_are_test_cases_of_one_class(conversations: Path) -> None:
-    cases = ET.parse(conversations / "junit.xml").getroot().iter("testcase")
-    found = [(case.get("classname"), case.get("name")) for case in cases]
-    assert "(unsupported addition, action): no call of a tool" in (conversations / "junit.xml").read_text()
+    junit = (conversations / "junit.xml").read_text()
+    assert "(unsupported addition, action): no call of a tool" in junit
+    found = [(case.get("classname"), case.get("name")) for case in ET.fromstring(junit).iter("testcase")]
     assert found == [(f"chats.{name}", f"{name}/{turn}") for name in ("one", "two & three") for turn in (1, 2)]
 
 
