@@ -31,7 +31,6 @@ from faithkit.pages.page_tables import escape_terminal
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.records import Example, Prediction
 from faithkit.runs.reading import Curve, Run, read_curves
-from faithkit.scores.board import Pair
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Ranking, shorten_number
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
@@ -165,28 +164,42 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         values = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
         parts.append({"name": part, "names": shorts, "rows": values})
     rankings = [ranking for sweep in comparison.sweeps for ranking in sweep.rankings]
-    confusions = {
-        # Gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed).
-        one.test_set.name: {
-            name: np.bincount(each.gold.astype(np.intp) * 3 + each.called, minlength=6).reshape(2, 3).tolist()
-            for name, each in one.outcomes.items()
-        }
-        for one in comparison.sets
-    }
-    slices = []
+    pairs, slices, confusions = list[Any](), list[Any](), dict[str, Any]()
     for one in comparison.sets:
+        name, rows = one.test_set.name, []
+        # Gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed).
+        confusions[name] = {
+            system: np.bincount(each.gold.astype(np.intp) * 3 + each.called, minlength=6).reshape(2, 3).tolist()
+            for system, each in one.outcomes.items()
+        }
+        for pair in (pair for pair in comparison.pairs if pair.test_set == name):
+            test, differences = pair.mcnemar, {}
+            for metric, each in pair.differences.items():
+                bounds = [round_score(each.value), round_score(each.low), round_score(each.high)]
+                differences[metric] = [*bounds, each.p_value, pair.corrected[metric]]
+            row = {
+                "first": pair.first,
+                "second": pair.second,
+                "rows": pair.num_rows,
+                "groups": pair.num_groups,
+                "differences": differences,
+                "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
+            }
+            rows.append(row)
+        if rows:
+            pairs.append({"name": name, "rows": rows})
         cells = [
             [
                 TITLES.get(part.field, part.field),
                 part.value,
                 part.num_rows,
                 round_score(part.hallucinated),
-                [[_metric_data(part.metrics[system].get(name)) for name in METRICS] for system in one.outcomes],
+                [[_metric_data(part.metrics[system].get(metric)) for metric in METRICS] for system in one.outcomes],
             ]
             for part in one.slices
         ]
         if cells:
-            slices.append({"name": one.test_set.name, "systems": list(one.outcomes), "rows": cells})
+            slices.append({"name": name, "systems": list(one.outcomes), "rows": cells})
     return {
         "settings": list(comparison.settings),
         "runs": [
@@ -196,11 +209,7 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         "metrics": parts,
         "sweeps": [_ranking_data(f"sweep-{place}", ranking) for place, ranking in enumerate(rankings)],
         "tested": tested,
-        "pairs": [
-            {"name": one.test_set.name, "rows": rows}
-            for one in comparison.sets
-            if (rows := [_pair_data(pair) for pair in comparison.pairs if pair.test_set == one.test_set.name])
-        ],
+        "pairs": pairs,
         "sliced": METRICS,
         "slices": slices,
         "confusions": confusions,
@@ -226,22 +235,6 @@ def _ranking_data(name: str, ranking: Ranking) -> dict[str, Any]:
 
 def _metric_data(metric: Metric | None) -> list[Any] | None:
     return None if metric is None else [round_score(metric.value), round_score(metric.low), round_score(metric.high)]
-
-
-def _pair_data(pair: Pair) -> dict[str, Any]:
-    differences = {
-        name: [round_score(one.value), round_score(one.low), round_score(one.high), one.p_value, pair.corrected[name]]
-        for name, one in pair.differences.items()
-    }
-    test = pair.mcnemar
-    return {
-        "first": pair.first,
-        "second": pair.second,
-        "rows": pair.num_rows,
-        "groups": pair.num_groups,
-        "differences": differences,
-        "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
-    }
 
 
 def plot_curves(runs: Sequence[Run]) -> bytes | None:

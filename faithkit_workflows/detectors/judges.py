@@ -64,21 +64,24 @@ class LabelledRows:
         """
         sets = list(self.sets)
         for model in describe_detector(checkpoint):
-            sidecar, seen, names = sidecar_of(model.path), model.seen, set[str]()
+            sidecar, seen = sidecar_of(model.path), model.seen
+            read: set[str] | None = None  # the datasets of its training; None where these are unknown
+            excluded_blocks: Sequence[Any] = ()
             data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
-            if has_list := isinstance(data, Mapping) and "exclude" in data:
+            if isinstance(data, Mapping) and "exclude" in data:
                 # What the training read: its parts, and the audit where weak labels were made from it.
                 blocks = data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"]
                 parts = [part for part in blocks if part.get("only") != "test"]
-                names = {dataset_of(part) for part in parts} | {"audit" for part in parts if part.get("audit_path")}
+                excluded_blocks = data["exclude"]
+                read = {dataset_of(part) for part in parts} | {"audit" for part in parts if part.get("audit_path")}
             for place, one in enumerate(sets):
                 kept = list(one.rows)
-                if not has_list and seen is None:
+                if read is None and seen is None:
                     note = f"{one.note} (whether {name} was trained on them is unknown)"
                     sets[place] = replace(one, note=note)
                     continue
-                if one.dataset in names:
-                    excluded = read_excluded(data["exclude"])
+                if read is not None and one.dataset in read:
+                    excluded = read_excluded(excluded_blocks)
                     kept = [example for example in kept if excluded.covers(example)]
                 if seen is not None:
                     leaked = find_leaks(kept, seen).rows

@@ -7,6 +7,7 @@ of the mean over these domains, not over all possible ones.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,26 +259,34 @@ def _headline_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mappin
         best = format_percent(scores.metrics[key][RANKING], bounds=False)
         return [model, f"{escape_terminal(names[key])} {best}", format_percent(differences[key].metric)]
 
-    rows = _rows_by_domain(domains, [cells(domain.scores) for domain in domains], cells(mean))
     line = (
         "95% intervals over groups, differences paired; baselines are fitted on other domains, the best is chosen on "
         "these rows"
     )
     title, heads = f"{title}: AUROC in percent", ("model", "best baseline", "model - baseline")
-    lines = _caption(line, domains)
-    return new_number_table(title, "domain", heads, rows, caption=lines, no_wrap=["model", "model - baseline"])
+    of_domains = [cells(domain.scores) for domain in domains]
+    return _domain_table(title, heads, domains, of_domains, cells(mean), line, no_wrap=["model", "model - baseline"])
 
 
-def _rows_by_domain(
-    domains: Sequence[ScoredDomain], cells: Sequence[Sequence[str]], mean: Sequence[str]
-) -> Iterator[Sequence[str | Text] | None]:
-    """Makes a row of each domain, extra ones last, and one of the mean."""
+def _domain_table(
+    title: str,
+    heads: Sequence[str],
+    domains: Sequence[ScoredDomain],
+    cells: Sequence[Sequence[str]],
+    mean: Sequence[str],
+    line: str,
+    **options: Any,
+) -> Table:
+    """Makes a table with a row for each domain, extra ones last, and one for the mean; `line` is its caption."""
+    rows: list[Sequence[str | Text] | None] = []
     for extra in (False, True):
         for domain, of_domain in zip(domains, cells, strict=True):
             if domain.test.extra == extra:
-                yield [domain.test.row_title, *of_domain]
-        yield None
-    yield [bold(MEAN), *mean]
+                rows.append([domain.test.row_title, *of_domain])
+        rows.append(None)
+    rows.append([bold(MEAN), *mean])
+    lines = [line, *["* extra domain, not in the mean"] * any(domain.test.extra for domain in domains)]
+    return new_number_table(title, "domain", heads, rows, caption=lines, **options)
 
 
 def _model_table(domains: Sequence[ScoredDomain], mean: Scores, title: str) -> Table:
@@ -291,15 +300,9 @@ def _model_table(domains: Sequence[ScoredDomain], mean: Scores, title: str) -> T
     for test, figures in zip((domain.test for domain in domains), of_domains, strict=True):
         seen, groups = "?" if test.seen is None else f"{test.seen.sum():,}", {one.group for one in test.examples}
         cells.append([f"{len(test.examples):,}", f"{len(groups):,}", *figures, seen])
-    rows = _rows_by_domain(domains, cells, ["", "", *of_mean, ""])
     line = "95% intervals over groups, of the mean over groups within each domain; seen: rows the model was trained on"
-    heads, lines = ["rows", "groups", *SHOWN.values(), "seen"], _caption(line, domains)
-    return new_number_table(f"{title}, percent", "domain", heads, rows, caption=lines, min_width=12)
-
-
-def _caption(line: str, domains: Sequence[ScoredDomain]) -> list[str]:
-    has_extra = any(domain.test.extra for domain in domains)
-    return [line, *["* extra domain, not in the mean"] * has_extra]
+    heads, mean_cells = ["rows", "groups", *SHOWN.values(), "seen"], ["", "", *of_mean, ""]
+    return _domain_table(f"{title}, percent", heads, domains, cells, mean_cells, line, min_width=12)
 
 
 def _baselines_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mapping[str, str], title: str) -> Table:

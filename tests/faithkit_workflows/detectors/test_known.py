@@ -131,7 +131,7 @@ def test_a_tagger_reads_its_prompt_and_a_response_takes_its_highest_token(
 ) -> None:
     folder = write_known(root, name, TEXTS, hidden_size=32)
     detector = load(f"{name}:{folder}")
-    assert isinstance(detector, PromptedTagger) and detector.numbers_passages and languages <= set(detector.languages)
+    assert languages <= set(detector.languages) and isinstance(detector, PromptedTagger) and detector.numbers_passages
     rows = [
         example(" The sisters built it  in 1920 🌊.", "Who built the mill?", number_passages(PASSAGES)),
         example("It is old."),
