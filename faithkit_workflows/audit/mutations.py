@@ -335,7 +335,34 @@ def read_material(config: Mapping[str, Any]) -> Material:
         UserError: A file cannot be read, or nothing in it can be used.
     """
     left_out: Counter[str] = Counter()
-    rows = _sample(list(_read_rows(config, left_out)), config["num_rows"], config["seed"], left_out)
+    rows: list[Example] = []
+    if config["rows"]:
+        from faithkit_workflows.tables.user_table import SPANS, open_user_table
+
+        table = open_user_table(config["rows"], COLUMNS, join=SEPARATOR.join, on_bad_row="skip", without=[SPANS])
+        if count := sum(table.report.counts[key] for key in table.report.counts if key.startswith("rejected")):
+            left_out["row: cannot be read"] += count
+        label = table.found.label if table.found else None
+        for values, row in table:
+            if row is None:
+                continue
+            if row.label is None:
+                given = str(field_of(values, label) or "").strip() if label else ""
+                left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
+            rows.append(replace(with_passages(row), id=f"row/{row.id}"))
+    if block := config.get("benchmark"):
+        from data_modules.build import read_benchmark
+
+        found = read_benchmark({**block, "on_bad_row": "skip"}, seed=config["seed"])
+        left_out.update(
+            {f"row: {reason}": count for reason, count in found.summary["counts"].items() if "rej" in reason}
+        )
+        for example in found.examples:
+            if not example.knowledge.strip() or not example.response.strip():
+                left_out["row: no knowledge or no response"] += 1
+                continue
+            rows.append(replace(with_passages(example), id=f"row/{example.id}"))
+    rows = _sample(rows, config["num_rows"], config["seed"], left_out)
     sections = read_sections(Path(__file__).with_name("documents.txt"))
     built_in = [Document.of(title, "\n".join(lines)) for title, lines in sections]
     if config["documents"]:
@@ -382,36 +409,6 @@ def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Docum
         else:
             kept.append(document)
     return kept
-
-
-def _read_rows(config: Mapping[str, Any], left_out: Counter[str]) -> Iterator[Example]:
-    """Reads the rows of a table and of a benchmark."""
-    if config["rows"]:
-        from faithkit_workflows.tables.user_table import SPANS, open_user_table
-
-        table = open_user_table(config["rows"], COLUMNS, join=SEPARATOR.join, on_bad_row="skip", without=[SPANS])
-        if count := sum(table.report.counts[key] for key in table.report.counts if key.startswith("rejected")):
-            left_out["row: cannot be read"] += count
-        label = table.found.label if table.found else None
-        for values, row in table:
-            if row is None:
-                continue
-            if row.label is None:
-                given = str(field_of(values, label) or "").strip() if label else ""
-                left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
-            yield replace(with_passages(row), id=f"row/{row.id}")
-    if block := config.get("benchmark"):
-        from data_modules.build import read_benchmark
-
-        found = read_benchmark({**block, "on_bad_row": "skip"}, seed=config["seed"])
-        left_out.update(
-            {f"row: {reason}": count for reason, count in found.summary["counts"].items() if "rej" in reason}
-        )
-        for example in found.examples:
-            if not example.knowledge.strip() or not example.response.strip():
-                left_out["row: no knowledge or no response"] += 1
-                continue
-            yield replace(with_passages(example), id=f"row/{example.id}")
 
 
 def with_passages(example: Example) -> Example:

@@ -66,8 +66,25 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
     """
     if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
         return load_selfcheck(config, benchmark)
-    if (config.get("examiner") or {}).get("turns"):
-        return load_examiner(config)
+    if (config.get("examiner") or {}).get("turns"):  # LMvLM, with `engine.model` as examiner
+        options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
+        engine, models = build_text_engine(engine_options), [describe_judge(config)]
+        examinee = engine
+        if options.examinee is not None and options.examinee != engine_options.model:
+            examinee = build_text_engine(replace(engine_options, model=options.examinee))
+            if config["engine"]["name"] == OPENAI:
+                models += [describe_judge({"engine": {**config["engine"], "model": options.examinee}}, EXAMINEE)]
+            else:
+                models += describe_helpers({EXAMINEE: options.examinee})[:1]
+        examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
+
+        def log_all_usage() -> None:
+            if examiner.num_unasked:
+                log.info("%s responses were judged unexamined: no question was written", f"{examiner.num_unasked:,}")
+            for one in {id(each): each for each in (engine, examinee)}.values():
+                log_usage(one)
+
+        return LoadedDetector(examiner, models, log_all_usage)
     judge = config.get("judge") or {}
     if benchmark is not None and (config.get("engine") or {}).get("name") and judge.get("prompts"):
         prompts = read_prompts(judge["ask"], judge["prompts"])
@@ -179,28 +196,6 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
     is_ngram = options.measure == NGRAM
     detector = SelfCheck(measure, samples, options.threshold, unbounded=is_ngram)
     return LoadedDetector(detector, models, lambda: log_usage(engine))
-
-
-def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:
-    """Loads LMvLM by the block `examiner`, with `engine.model` as examiner."""
-    options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
-    engine, models = build_text_engine(engine_options), [describe_judge(config)]
-    examinee = engine
-    if options.examinee is not None and options.examinee != engine_options.model:
-        examinee = build_text_engine(replace(engine_options, model=options.examinee))
-        if config["engine"]["name"] == OPENAI:
-            models += [describe_judge({"engine": {**config["engine"], "model": options.examinee}}, EXAMINEE)]
-        else:
-            models += describe_helpers({EXAMINEE: options.examinee})[:1]
-    examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
-
-    def log_all_usage() -> None:
-        if examiner.num_unasked:
-            log.info("%s responses were judged unexamined: no question was written", f"{examiner.num_unasked:,}")
-        for one in {id(each): each for each in (engine, examinee)}.values():
-            log_usage(one)
-
-    return LoadedDetector(examiner, models, log_all_usage)
 
 
 def read_fitting(

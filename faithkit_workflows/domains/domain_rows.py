@@ -121,8 +121,32 @@ def read_all_domains(block: Mapping[str, Any]) -> dict[str, DomainRows]:
     for name, domain in read_domains(block["domains"], block["only"]).items():
         tested, fit_only = list[Rows](), list[Rows]()
         for number, source in enumerate(domain.sources):
-            read = _read_source(domain, number, source, root, block["on_bad_row"])
-            (fit_only if source.get("fit_only") else tested).append(read)
+            options = {key: value for key, value in source.items() if key not in ("splits", "where", "fit_only")}
+            folder = str(options.pop("path", ""))
+            if root == EMBEDDED:
+                corpus = build_source(**options, path=EMBEDDED, embedded_rows=EMBEDDED_ROWS)
+            else:
+                corpus = build_source(**options, path=f"{root.rstrip('/')}/{folder}")
+            report, where = ReadReport(block["on_bad_row"]), source.get("where") or {}
+            examples = [
+                example
+                for split in corpus.split_names()
+                if split in source.get("splits", corpus.split_names())
+                for example in read_examples(corpus, split, report)
+                if example.label is not None and all(example.meta.get(key) == value for key, value in where.items())
+            ]
+            if (gap := domain.max_length_gap) is not None:  # of the two responses of a pair, in words
+                lengths: dict[Any, list[int]] = {}
+                for example in examples:
+                    lengths.setdefault(example.meta.get("pair"), []).append(len(example.response.split()))
+                kept = {pair for pair, both in lengths.items() if len(both) == 2 and abs(both[0] - both[1]) <= gap}
+                examples = [example for example in examples if example.meta.get("pair") in kept]
+            prefix = f"{name}/{number}-{corpus.name}"  # ids are unique only within a split of a source
+            inputs = named = [replace(example, id=f"{prefix}/{example.split}/{example.id}") for example in examples]
+            if domain.history == JOINED:  # the turns move to the front of the knowledge, a line each
+                texts = [[*(turn.text for turn in e.history), *([e.knowledge] if e.knowledge else [])] for e in named]
+                inputs = [replace(e, knowledge="\n".join(one), history=()) for e, one in zip(named, texts, strict=True)]
+            (fit_only if source.get("fit_only") else tested).append(Rows(tuple(named), tuple(inputs)))
         rows = concatenate(tested)
         if not len(rows):
             hint = f"choose other domains: benchmark.only=[...] without {name}"
@@ -133,34 +157,3 @@ def read_all_domains(block: Mapping[str, Any]) -> dict[str, DomainRows]:
         log.info("%s: %s rows, %s of them held", name, f"{len(rows):,}", f"{len(halves[HELD]):,}")
         found[name] = DomainRows(domain, halves, concatenate(fit_only))
     return found
-
-
-def _read_source(domain: Domain, number: int, block: Mapping[str, Any], root: str, on_bad_row: str) -> Rows:
-    options = {name: value for name, value in block.items() if name not in ("splits", "where", "fit_only")}
-    folder = str(options.pop("path", ""))
-    if root == EMBEDDED:
-        source = build_source(**options, path=EMBEDDED, embedded_rows=EMBEDDED_ROWS)
-    else:
-        source = build_source(**options, path=f"{root.rstrip('/')}/{folder}")
-    report = ReadReport(on_bad_row)
-    splits = [name for name in source.split_names() if name in block.get("splits", source.split_names())]
-    where = block.get("where") or {}
-    examples = [
-        example
-        for split in splits
-        for example in read_examples(source, split, report)
-        if example.label is not None and all(example.meta.get(key) == value for key, value in where.items())
-    ]
-    if (gap := domain.max_length_gap) is not None:  # of the two responses of a pair, in words
-        lengths: dict[Any, list[int]] = {}
-        for example in examples:
-            lengths.setdefault(example.meta.get("pair"), []).append(len(example.response.split()))
-        kept = {pair for pair, both in lengths.items() if len(both) == 2 and abs(both[0] - both[1]) <= gap}
-        examples = [example for example in examples if example.meta.get("pair") in kept]
-    prefix = f"{domain.name}/{number}-{source.name}"  # ids are unique only within a split of a source
-    named = [replace(example, id=f"{prefix}/{example.split}/{example.id}") for example in examples]
-    inputs = named
-    if domain.history == JOINED:  # the turns move to the front of the knowledge, a line each
-        texts = [[*(turn.text for turn in e.history), *([e.knowledge] if e.knowledge else [])] for e in named]
-        inputs = [replace(e, knowledge="\n".join(one), history=()) for e, one in zip(named, texts, strict=True)]
-    return Rows(tuple(named), tuple(inputs))
