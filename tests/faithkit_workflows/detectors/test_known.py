@@ -298,16 +298,13 @@ def test_granite_guardian_gets_documents_and_criterion_as_variables_of_its_templ
     assert list(ids).count(tokens.tokenizer.convert_tokens_to_ids("</s>")) == 1
 
 
-def test_a_server_that_is_not_vllm_cannot_read_documents() -> None:
-    with ChatServer() as server, pytest.raises(UserError, match="vLLM"):
-        list(load(f"granite-guardian:{server.url}#small").predict_examples([example("It is old.")]))
-
-
-def test_a_vllm_server_gets_the_variables_of_the_template() -> None:
+def test_a_vllm_server_gets_the_variables_of_the_template_and_others_cannot_read_documents() -> None:
     with ChatServer(owner="vllm", answer=lambda *_: "<score> yes </score>") as server:
         [found] = load(f"granite-guardian:{server.url}#small").predict_examples([example("It is old.")])
         sent = server.asked[0]["chat_template_kwargs"]
     assert found.label == "hallucinated" and sent["documents"] == [{"doc_id": "0", "text": SOURCE}]
+    with ChatServer() as server, pytest.raises(UserError, match="vLLM"):
+        list(load(f"granite-guardian:{server.url}#small").predict_examples([example("It is old.")]))
 
 
 @pytest.mark.parametrize(

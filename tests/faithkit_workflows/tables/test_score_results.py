@@ -147,10 +147,7 @@ def test_a_reader_filters_answers_without_labels_by_verdict(tmp_path: Path) -> N
     table = ShareCounter().table([], grouped_by="knowledge")
     write_answers_page(tmp_path / "page.html", "t", rows, about=[], table=table, texts=True)
     with chromium() as browser:
-        for width, dark in ((390, True), (1280, False)):
-            browser.window(width, 900, dark=dark)
-            browser.open(f"file://{tmp_path}/page.html")
-            assert browser.ask("document.documentElement.scrollWidth") <= width
+        browser.open_file(tmp_path / "page.html")
         assert browser.texts("article .badge") == ["hallucinated", "unparsed", "faithful", "faithful"]
         assert browser.texts("article mark.called") == ["cat", "predicted"]
         assert not [text for text in browser.texts("article") if "gold" in text or "alarm" in text]
@@ -212,10 +209,7 @@ def test_a_table_with_other_columns_of_these_names_is_a_table(tmp_path: Path) ->
 @pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
 def test_a_reader_sees_conversations_together_and_unfolds_their_calls(conversations: Path) -> None:
     with chromium() as browser:
-        for width, dark in ((390, True), (1280, False)):
-            browser.window(width, 900, dark=dark)
-            browser.open(f"file://{conversations}/answers.html")
-            assert browser.ask("document.documentElement.scrollWidth") <= width
+        browser.open_file(conversations / "answers.html")
         sections = "[...document.querySelectorAll('.conversation')].map((e) => e.querySelectorAll('article').length)"
         assert browser.ask(sections) == [2, 2]
         assert [text.split(" · ")[1] for text in browser.texts("article h3")] == ["turn 1", "turn 2"] * 2
