@@ -181,21 +181,6 @@ def add_cascade_costs(
 log = logging.getLogger("faithkit")
 
 
-@dataclass(frozen=True, slots=True)
-class _Predicted:
-    """Predictions for a benchmark's examples with their provenance.
-
-    Args:
-        detector: The detector that made them; None for given predictions and for a cascade.
-        bands: Those of the cascade that made them, with its predictions.
-    """
-
-    predictions: Mapping[str, Prediction]
-    origin: Provenance
-    detector: Detector | None = None
-    bands: Sequence[BandResult] | None = None
-
-
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the examples, predicts them, and writes metrics and reports."""
     block, judge, checkpoint = config["benchmark"], config.get("judge") or {}, config["checkpoint"]
@@ -212,37 +197,37 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     if retrieved := retrieve(config, benchmark.examples):
         summary = {**benchmark.summary, "retrieval": retrieved[1]}
         benchmark = replace(benchmark, examples=retrieved[0], summary=summary)
-    predicted = _predict(run, config, benchmark, given)
+    predictions, origin, detector, bands = _predict(run, config, benchmark, given)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     resampling = {"num_resamples": config["num_resamples"]}
     if block["name"] == "suppression":
         metrics = report_suppression(
             run,
             benchmark.examples,
-            list(predicted.predictions.values()),
+            list(predictions.values()),
             groups=block["groups"],
             strategies=block["strategies"],
             meta=meta,
             name=benchmark.name,
-            origin=predicted.origin,
+            origin=origin,
             **resampling,
         )
         return EvaluationResult(metrics)
-    fitting = read_fitting(run, config, benchmark, predicted.detector, predicted.origin.models)
+    fitting = read_fitting(run, config, benchmark, detector, origin.models)
     reports = detection_reports(
-        {benchmark.name: (benchmark.examples, list(predicted.predictions.values()))},
+        {benchmark.name: (benchmark.examples, list(predictions.values()))},
         meta=meta,
         baseline_data=fitting,
         num_examples=config["num_examples"],
         **resampling,
-        origins={benchmark.name: predicted.origin},
+        origins={benchmark.name: origin},
     )
     # To the shown report come the costs of a cascade, metrics by column, a judge's rationales, and official protocols.
     found, title, by = reports[benchmark.name], f"test/{benchmark.name}", block.get("by") or []
     shown = -1 if found[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
-    if predicted.bands is not None:
-        found[shown] = add_cascade_costs(found[shown], benchmark.examples, predicted.bands, title=title, **resampling)
-    rows = benchmark.examples, predicted.predictions
+    if bands is not None:
+        found[shown] = add_cascade_costs(found[shown], benchmark.examples, bands, title=title, **resampling)
+    rows = benchmark.examples, predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
         set_report(*rows, title=title, dataset=dataset, fitting=fitting, **resampling),
@@ -259,15 +244,18 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
 
 def _predict(
     run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark, given: Mapping[str, Prediction] | None
-) -> _Predicted:
-    """Predicts with the detector, or the cascade, of the configuration; or takes the given predictions."""
+) -> tuple[Mapping[str, Prediction], Provenance, Detector | None, list[BandResult] | None]:
+    """Predicts with the detector, or the cascade, of the configuration; or takes the given predictions.
+
+    Returns them with their provenance, the detector that may judge the rows to fit on, and the bands of a cascade.
+    """
     if given is not None:
         align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
         path, checkpoint = config["predictions"], config["checkpoint"]
         origin = read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint)
         path = run.predictions / f"{benchmark.name}.jsonl"
         write_given(path, benchmark.examples, given, texts=config["save_texts"])
-        return _Predicted(given, origin)
+        return given, origin, None, None
     bands = None
     if cascade_options(config).is_on:
         loaded, bands = run_cascade(run, config, benchmark)
@@ -278,7 +266,7 @@ def _predict(
     if num_missed := getattr(loaded.detector, "num_unlocated", 0):
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
-    return _Predicted(predictions, origin, None if bands else loaded.detector, bands)
+    return predictions, origin, None if bands else loaded.detector, bands
 
 
 def is_official_halueval(block: Mapping[str, Any]) -> bool:

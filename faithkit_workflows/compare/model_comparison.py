@@ -333,7 +333,7 @@ def _false_alarms(rows: Sequence[Example], answers: Mapping[str, Prediction]) ->
     return {} if found is None else {FALSE_ALARMS: found}
 
 
-def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> str:
+def describe_best(best: str, pairs: Sequence[Pair], metric: str) -> str:
     """States which models the best one is better than, and how many more labels would show a difference from others.
 
     These are the rows that would probably show the smallest of the differences, or one of five points. The interval
