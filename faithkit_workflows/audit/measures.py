@@ -74,7 +74,6 @@ VARIANTS = (
     *(SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND),
     *(TURN, CLAIM),
 )
-AFTER = {LATE: LONG, CLAIM: TURN}  # these are compared with another variant: the rest is the same
 QUESTION = "What does the text say?"
 
 
@@ -370,7 +369,7 @@ def compare_variants(
         answers |= asker.ask(made, name, batch_size=sizes.get(name))
         pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
     pairs[AGAIN] += pairs[twice]
-    for name, before in AFTER.items():
+    for name, before in {LATE: LONG, CLAIM: TURN}.items():  # compared with the other variant: the rest is the same
         pairs[name] = [(after.replace(name, before, 1), after) for _, after in pairs[name]]
     compared = {
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None

@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 
 
 MAX_PROBLEMS = 12  # further ones are folded away
-PAIRS_NOTE = (
-    "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over groups "
-    "(dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where groups have several"
-    " rows. Holm: corrected for all pairs of runs on all test sets of this report, metric by metric."
-)
 PARTS = "comparison.html"
 MAX_LINES = len(COLOURS)  # further runs are thin and grey
 MAX_PANELS = 6
@@ -122,9 +117,15 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[tuple[str, str,
     if curves := plot_curves(comparison.runs):
         yield "curves", "Learning curves", plot(curves, "Learning curves of the runs, a panel for each metric.")
     if comparison.pairs:
+        line = (
+            "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over "
+            "groups (dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where "
+            "groups have several rows. Holm: corrected for all pairs of runs on all test sets of this report, metric "
+            "by metric."
+        )
         choices = fill_part("choices", [("pairs-set", "Test set"), ("pairs-metric", "Metric")])
         table = fill_part("box", "Pairs", "pairs-table")
-        yield "pairs", "Paired differences", choices + table + fill_part("notes", [PAIRS_NOTE])
+        yield "pairs", "Paired differences", choices + table + fill_part("notes", [line])
     for place, one in enumerate(comparison.sets):
         name = one.test_set.name
         if images := plot_scores(one):

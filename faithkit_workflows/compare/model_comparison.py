@@ -26,6 +26,7 @@ from faithkit.metrics.judging import measure_agreement
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import format_p
 from faithkit.provenance.row_keys import group_hash
+from faithkit.published.known_detectors import known_detectors
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.scores.board import Board, Pair
 from faithkit.scores.measures import MACRO_F1, titles_of
@@ -44,7 +45,7 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.mutations import SEPARATOR, with_passages
 from faithkit_workflows.audit.target import URL, Asker, Target, open_target, passages_of
 from faithkit_workflows.detectors.cascade import Cascade
-from faithkit_workflows.detectors.known import check_source
+from faithkit_workflows.detectors.known import SERVERS, find_source
 from faithkit_workflows.detectors.loading import usage_of
 from faithkit_workflows.tables.user_table import SPANS, open_user_table
 
@@ -108,8 +109,11 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
     names, kinds = config["models"], detector_kinds()
     functions = [name for name in names if ":" in name and name.partition(":")[0] not in kinds]
     targets = {name: _open(name, config) for name in names if name in functions or URL.fullmatch(name)}
-    for name in names:
-        check_source(name)
+    for name in names:  # weights of a detector of others that cannot be found
+        kind, _, argument = name.partition(":")
+        known = known_detectors().get(kind)
+        if known and not argument.startswith(SERVERS) and (argument or not getattr(known, "served", "")):
+            find_source(known, argument)
     path = folder / VERDICTS / TEXTS
     texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
     found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}  # labels may be new

@@ -46,11 +46,6 @@ COSTS = {
 }
 INTERVALS = "95% intervals over groups, or rows of fewer than five"
 SECONDS_LINE = "seconds: for 100 rows, after the first"
-LABEL_HINT = (
-    "Fill its column label with hallucinated or faithful, then give the file to the same command. It holds no verdict, "
-    "so that none is copied. These rows show best which model is better. Accuracy on them is not that on all rows, "
-    "and differences are larger, since the models disagree on each."
-)
 
 
 def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, Any]) -> None:
@@ -212,7 +207,12 @@ def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]])
     tables = [share_table(found), agreement_table(found)]
     yield "agreement", "Verdicts and agreement", _tables(*tables)
     if found.to_label:
-        lines = [f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]
+        lines = [
+            f"{TO_LABEL} in this folder has rows on which models disagree.",
+            "Fill its column label with hallucinated or faithful, then give the file to the same command. It holds no "
+            "verdict, so that none is copied. These rows show best which model is better. Accuracy on them is not that "
+            "on all rows, and differences are larger, since the models disagree on each.",
+        ]
         yield "label", "Label first", fill_part("notes", lines)
     shown = {key: head for key, head in COSTS.items() if any(key in one.costs for one in found.asked)}
     costs = [[one.name, *(_format_cost(one.costs, key) for key in shown)] for one in found.asked]

@@ -146,18 +146,6 @@ def find_source(known: KnownDetector, argument: str, base: str = "") -> str:
     raise UserError(problem, hint=f"give {where}, or set HF_HOME to a cache with it")
 
 
-def check_source(checkpoint: str) -> None:
-    """Checks early, before anything is loaded, that the weights of a detector of others can be found.
-
-    Raises:
-        UserError: They cannot; a checkpoint of another kind is not checked.
-    """
-    name, _, argument = checkpoint.partition(":")
-    known = known_detectors().get(name)
-    if known and not argument.startswith(SERVERS) and (argument or not getattr(known, "served", "")):
-        find_source(known, argument)
-
-
 class ClaimJudge:
     """A judge that is asked about each sentence of a response; the least supported sentence decides."""
 
