@@ -19,6 +19,7 @@ from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
+from faithkit.pages.page import gold_label
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import FAILED, MAIN, Chosen, SweepJob, SweepRecord, chosen_of, read_sweep, tested
@@ -251,7 +252,7 @@ def compare_pairs(
                         board.add(name, Evaluation(groups=groups, statistic=statistic, kinds=kinds))
             if board.systems:
                 pairs.append(board.pair(*names))
-            elif test_set.is_labelled:
+            elif any(gold_label(example) is not None for example in test_set.examples.values()):
                 problems.append(f"{test_set.name}: {' and '.join(names)} have no labelled row in common")
     correct_p_values(pairs)
     return pairs, problems

@@ -107,8 +107,11 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
             the verdicts in the folder are of other texts: before any model is asked.
     """
     names, kinds = config["models"], detector_kinds()
+    config = {**config, "threshold": None, "server_model": None}  # models are opened as the audit opens its target
     functions = [name for name in names if ":" in name and name.partition(":")[0] not in kinds]
-    targets = {name: _open(name, config) for name in names if name in functions or URL.fullmatch(name)}
+    targets = {
+        name: open_target({**config, "target": name}) for name in names if name in functions or URL.fullmatch(name)
+    }
     for name in names:  # weights of a detector of others that cannot be found
         kind, _, argument = name.partition(":")
         known = known_detectors().get(kind)
@@ -127,10 +130,6 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
     ]
 
 
-def _open(name: str, config: Mapping[str, Any]) -> Target:
-    return open_target({**config, "target": name, "threshold": None, "server_model": None})
-
-
 def _ask(
     name: str, target: Target | None, rows: Sequence[Example], path: Path, config: Mapping[str, Any]
 ) -> AskedModel:
@@ -141,7 +140,7 @@ def _ask(
         return AskedModel(name=name, answers=known, problems=Counter(), costs=costs)
     began = time.perf_counter()
     try:
-        target = target or _open(name, config)
+        target = target or open_target({**config, "target": name})
     except UserError as error:
         log.warning("%s is left out: %s", name, error)
         reason = f"not loaded: {shorten(error.problem, 200)[1:-1]}"

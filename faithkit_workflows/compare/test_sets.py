@@ -66,11 +66,6 @@ class TestSet:
     with_text: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def is_labelled(self) -> bool:
-        """Reports whether any row has a gold label."""
-        return any(gold_label(example) is not None for example in self.examples.values())
-
     def select_judged(self, *systems: System) -> list[Example]:
         """Selects the rows with a gold label and a predicted label of each of these systems, in the files' order."""
         rows = []
