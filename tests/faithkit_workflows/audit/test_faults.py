@@ -56,12 +56,7 @@ def test_without_a_fault_the_headline_still_names_weaknesses(tmp_path: Path) -> 
 
 
 def test_the_default_detector_is_neither_constant_nor_a_shortcut(tmp_path: Path) -> None:
-    from faithkit_workflows.audit.protocol import run_audit
-    from faithkit_workflows.audit.target import open_target
-    from tests.faithkit_workflows.audit.auditing import configure
-
-    config = configure("default", "num_cases=10", "num_variants=8", "long_words=100")
-    done = run_audit(open_target(config), tmp_path, config)
+    done = audit("default", tmp_path, "num_cases=10", "num_variants=8", "long_words=100")
     others = {*EXPECTED.values(), faults.BLIND}
     assert not {fault.name for fault in done.faults} & others
     assert done.figures.detection.marked is not None
