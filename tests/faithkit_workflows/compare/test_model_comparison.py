@@ -3,8 +3,6 @@
 import csv
 import json
 import shlex
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +31,8 @@ from faithkit_workflows.settings.reporting import CompareSettings
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
-from tests.running import ROOT, plain_config
+from tests.faithkit_workflows.test_score import score_here
+from tests.running import plain_config
 
 MODULE = "tests.faithkit_workflows.audit.faulty"
 GOOD, LENGTH, NEGATIONS = (f"{MODULE}:{name}" for name in ("good", "by_length", "raising_at_negations"))
@@ -62,11 +61,6 @@ def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) ->
     return found
 
 
-def command(*arguments: str, script: str = "compare") -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "faithkit", script, *arguments]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-
-
 def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = compare(write_rows(tmp_path / "rows.csv", num_labels=60), tmp_path, [LENGTH, GOOD])
     accuracy = found.accuracy
@@ -85,7 +79,9 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert "word overlap" in (shown := capsys.readouterr().out) and found.lines[0] in shown and PAGE in shown
 
 
-def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path) -> None:
+def test_rows_that_models_disagree_on_are_labelled_and_given_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
@@ -99,8 +95,8 @@ def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path
     again = compare(path, tmp_path / "second", models)
     assert again.accuracy is not None and again.accuracy.num_rows == 40
     assert again.lines[0].startswith(f"{GOOD} is better than ") and "not shown" not in again.lines[0]
-    scored = command(str(path), f"run_dir={tmp_path / 'score'}", script="score")
-    assert "columns: knowledge=context response=answer label" in scored.stdout
+    score_here(f"path={path}", "checkpoint=default", f"run_dir={tmp_path / 'score'}")
+    assert "By the 40 labels in the column label" in capsys.readouterr().out
 
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
