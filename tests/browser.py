@@ -83,6 +83,13 @@ class Browser:
         self.ask("1")
         return time.perf_counter() - begin
 
+    def open_file(self, path: Path) -> None:
+        """Opens a page on a dark phone, then on a light screen, and checks that it is no wider than either."""
+        for width, dark in ((390, True), (1280, False)):
+            self.window(width, 900, dark=dark)
+            self.open(f"file://{path}")
+            assert self.ask("document.documentElement.scrollWidth") <= width
+
     def ask(self, expression: str) -> Any:
         """Evaluates JavaScript in the page."""
         found = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

@@ -65,13 +65,21 @@ def write_run(
         raise UserError("the folder of the run is not empty", place=str(folder), hint="name a new folder")
     examples = [_read_example(one, task, context) for one in samples]
     is_generated = any(one.label is None for one in examples)
-    verdicts = [_read_verdict(one, scorer) for one in samples]
+    verdicts: list[tuple[str | None, float | None]] = []
+    for one in samples:  # other scorers may have anything under these names, or nothing
+        values = one.scores[scorer].metadata or {}
+        label, probability = values.get("label"), values.get("probability")
+        is_probability = isinstance(probability, float) and 0 <= probability <= 1
+        verdicts.append((label if label in LABELS else None, probability if is_probability else None))
     if is_generated:
         measured = []
         for label, probability in verdicts:
             scores = {CRITIC_RATE: float(label == HALLUCINATED)} if label else {}
             measured.append(scores if probability is None else {**scores, "critic_score": probability})
-        predictions = [Prediction(id=_id(one), text=one.output.completion) for one in samples]
+        predictions = [
+            Prediction(id=example.id, text=one.output.completion)
+            for example, one in zip(examples, samples, strict=True)
+        ]
         if not any(measured):
             hint = "write_run reads the scorer faithfulness, or tasks whose targets are faithful and hallucinated"
             raise UserError(f"the score {scorer!r} has no label or probability", place=str(log_file), hint=hint)
@@ -84,11 +92,11 @@ def write_run(
         write_jsonl(run.path / "scores" / f"{task}.jsonl", rows)
     else:
         predictions = []
-        for one, (label, probability) in zip(samples, verdicts, strict=True):
+        for example, one, (label, probability) in zip(examples, samples, verdicts, strict=True):
             text = one.output.completion
             words = [word for word in LABELS if word in text.casefold()]
             label = label or (words[0] if len(words) == 1 else UNPARSED)
-            predictions.append(Prediction(id=_id(one), label=label, score=probability, text=text))
+            predictions.append(Prediction(id=example.id, label=label, score=probability, text=text))
         outcomes = join_outcomes(examples, {one.id: one for one in predictions})
         found = classification_metrics(outcomes)
     lines = (to_line(one, row, generated=is_generated) for row, one in zip(examples, predictions, strict=True))
@@ -99,10 +107,6 @@ def write_run(
     return run.path
 
 
-def _id(sample: EvalSample) -> str:
-    return str(sample.id) if sample.epoch == 1 else f"{sample.id}:{sample.epoch}"
-
-
 def _read_example(sample: EvalSample, task: str, context: str) -> Example:
     """Reads a sample; its epochs are one group, and an output without a reference is its own."""
     turns = [("user", sample.input)] if isinstance(sample.input, str) else [(m.role, m.text) for m in sample.input]
@@ -110,7 +114,7 @@ def _read_example(sample: EvalSample, task: str, context: str) -> Example:
     target = sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
     label = target.strip().casefold() if target.strip().casefold() in LABELS else None
     return Example(
-        id=_id(sample),
+        id=str(sample.id) if sample.epoch == 1 else f"{sample.id}:{sample.epoch}",
         source=task,
         split="test",
         group=str(sample.id),
@@ -119,11 +123,3 @@ def _read_example(sample: EvalSample, task: str, context: str) -> Example:
         response="" if label else target,
         label=label,
     )
-
-
-def _read_verdict(sample: EvalSample, scorer: str) -> tuple[str | None, float | None]:
-    """Reads label and probability of our scorer; other scorers may have anything under these names, or nothing."""
-    values = sample.scores[scorer].metadata or {}
-    label, probability = values.get("label"), values.get("probability")
-    is_probability = isinstance(probability, float) and 0 <= probability <= 1
-    return label if label in LABELS else None, probability if is_probability else None

@@ -19,7 +19,6 @@ from generation.generator import Advance, Candidate, Generator
 from generation.weights import Settings
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response
-SHARED_GPU_MEMORY = 0.6  # fraction for vLLM where a detector or an entailment model uses the same GPU
 
 
 @dataclass(eq=False)
@@ -184,13 +183,15 @@ def load_answerer(config: Mapping[str, Any], engine: str, num_gpus: int = 1) -> 
         num_gpus: GPUs that the model is divided over in vLLM.
     """
     detector = features = None
+    # vLLM leaves a part of the GPU to a detector or an entailment model.
+    memory_fraction = 0.6 if config["detector"] or config["resample"] is not None else None
     generator = Generator.load(
         config["checkpoint"],
         engine=engine,
         precision=config["precision"],
         batch_size=config["batch_size"],
         max_length=config["max_length"],
-        memory_fraction=SHARED_GPU_MEMORY if config["detector"] or config["resample"] is not None else None,
+        memory_fraction=memory_fraction,
         num_gpus=num_gpus,
     )
     if config["detector"]:

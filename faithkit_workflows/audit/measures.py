@@ -43,7 +43,7 @@ from faithkit_workflows.audit.target import PASSAGES, Asker, passages_of
 MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
 NUM_BINS = 5
-SCORE, WORD_OVERLAP = "mutation score", "word overlap"
+SCORE = "mutation score"
 SAME = 1e-6  # difference of scores
 Answers = Mapping[str, Prediction]
 SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE, BEFORE, BEHIND = (
@@ -74,9 +74,7 @@ VARIANTS = (
     *(SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, LONG, LATE, BEFORE, BEHIND),
     *(TURN, CLAIM),
 )
-AFTER = {LATE: LONG, CLAIM: TURN}  # these are compared with another variant: the rest is the same
-MIN_COPIED = 80  # characters that are copied: more than a short input has
-QUESTION, NO_CLAIM = "What does the text say?", "Please ask me again."
+QUESTION = "What does the text say?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +165,7 @@ def compare_detection(cases: Sequence[Example], answers: Answers, overlap: Answe
         for of_system in (answers, overlap)
     )
     difference = ours.subtract(theirs)[SCORE]
-    return conclude(name, Test(metric=SCORE, other=WORD_OVERLAP, difference=difference))
+    return conclude(name, Test(metric=SCORE, other="word overlap", difference=difference))
 
 
 def _is_found(copy: Example, answers: Answers) -> bool:
@@ -288,7 +286,7 @@ def make_variant(row: Example, name: str, others: Sequence[Document], *, long_wo
         known_sentences = [one for passage in passages for one in sentences(passage)]
         copied = [one for one in known_sentences if len(about & set(unicode_words(one))) <= len(about) / 2]
         random.Random(f"{seed}|{row.id}").shuffle(copied)  # the same for both
-        while copied and len(" ".join(copied[:-1])) >= MIN_COPIED:
+        while copied and len(" ".join(copied[:-1])) >= 80:  # characters: more than a short input has
             copied.pop()
         if not copied:
             return None
@@ -301,7 +299,11 @@ def make_variant(row: Example, name: str, others: Sequence[Document], *, long_wo
         passages = [*passages, *kept] if name == LONG else [*kept, *passages]
     elif name in (TURN, CLAIM):  # the same question comes before and after the turn
         asked = history or (Turn(speaker="user", text=QUESTION),)
-        history = (*asked, Turn(speaker="assistant", text=response if name == CLAIM else NO_CLAIM), asked[-1])
+        history = (
+            *asked,
+            Turn(speaker="assistant", text=response if name == CLAIM else "Please ask me again."),
+            asked[-1],
+        )
     if name != AGAIN and (tuple(passages), response, history) == (known, row.response, row.history):
         return None
     meta = {**row.meta, PASSAGES: tuple(passages)}
@@ -367,7 +369,7 @@ def compare_variants(
         answers |= asker.ask(made, name, batch_size=sizes.get(name))
         pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
     pairs[AGAIN] += pairs[twice]
-    for name, before in AFTER.items():
+    for name, before in {LATE: LONG, CLAIM: TURN}.items():  # compared with the other variant: the rest is the same
         pairs[name] = [(after.replace(name, before, 1), after) for _, after in pairs[name]]
     compared = {
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None

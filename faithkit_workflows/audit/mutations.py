@@ -36,7 +36,6 @@ MIN_WORDS, MAX_WORDS = 5, 45  # of a sentence
 NUM_PASSAGES = 3  # of a context
 MAX_COPIES = 4  # of one sentence
 ENGLISH = word_set("the of and to in is a that for it are was with on as by be this at from or not has")
-MIN_ENGLISH = 0.1  # share of these words in a text
 
 _SECTIONS = {
     title: [part for line in lines for part in line.split("|")]
@@ -55,12 +54,13 @@ _MONTH_OR_DAY = re.compile(rf"\b(?:{'|'.join((*MONTHS, *DAYS))})\b")
 _NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][a-z][\w'’]*(?: [A-Z][\w'’]*)*(?![\w-])")
 _MARKUP = re.compile(r"[`|=<>]|\]\(|https?:")  # such sentences are code, tables or links
 _VERB = re.compile(rf"\b(?:{'|'.join(_SECTIONS['verbs'])})(?: ?not)?\b")
-_UNIT_NAMES = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
-_UNIT = re.compile(rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]({_UNIT_NAMES})(s?)\b")
+_UNIT = re.compile(
+    rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]"
+    rf"({'|'.join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))})(s?)\b"
+)
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|approx|Inc|Ltd)\.$")
 Change = tuple[int, int, str]  # replaces text[start:end]
 BUILT_IN = "the built-in documents"
-MAX_DOCUMENTS = 200
 SEPARATOR = "\x1e"  # between the passages of a row: no text has it
 COLUMNS = {"knowledge": AUTO, "response": AUTO, "label": AUTO, "history": AUTO, "id": None, "group": AUTO}
 
@@ -235,9 +235,29 @@ def make_cases(
         num_cases: Changed copies of each type.
     """
     rng, counts = random.Random(f"{VERSION}|{seed}"), Counter[str]()
-    queues = [list(_bases(document, rng)) for document in documents]
-    for queue in queues:
+    queues = []  # the unchanged cases of each document: its sentences, every second one with the sentence behind it
+    for document in documents:
+        queue = []
+        for number, passage in enumerate(document.passages):
+            first = max(0, min(number - 1, len(document.passages) - NUM_PASSAGES))
+            context = document.passages[first : first + NUM_PASSAGES]
+            places = list(_usable_places(passage))
+            for place, (start, end) in enumerate(places):
+                has_next = place + 1 < len(places) and (number + place) % 2
+                base = Example(
+                    id=f"{document.name}/{number}.{place}/{UNCHANGED}",
+                    source=SOURCE,
+                    split="all",
+                    group=document.name,
+                    knowledge="\n\n".join(context),
+                    response=passage[start : places[place + 1][1] if has_next else end],
+                    label=FAITHFUL,
+                    spans=(),
+                    meta={TYPE: UNCHANGED, PASSAGES: context, "first": end - start},
+                )
+                queue.append(base)
         rng.shuffle(queue)
+        queues.append(queue)
     every = [*documents, *others]
     names = {one.group() for document in every for text in document.passages for one in _find_names(text)}
     pool = Pool(sorted(names), [sentence for document in every for sentence in list_sentences(document)])
@@ -266,28 +286,6 @@ def _usable_places(passage: str) -> Iterator[tuple[int, int]]:
         whole = text[-1] in ".!?" and (text[0].isupper() or text[0].isdigit()) and not _ABBREVIATION.search(text)
         if whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS and "?" not in text and not _MARKUP.search(text):
             yield start, end
-
-
-def _bases(document: Document, rng: random.Random) -> Iterator[Example]:
-    """Makes the unchanged cases of a document: each sentence, every second one with the sentence behind it."""
-    for number, passage in enumerate(document.passages):
-        first = max(0, min(number - 1, len(document.passages) - NUM_PASSAGES))
-        context = document.passages[first : first + NUM_PASSAGES]
-        places = list(_usable_places(passage))
-        for place, (start, end) in enumerate(places):
-            has_next = place + 1 < len(places) and (number + place) % 2
-            response = passage[start : places[place + 1][1] if has_next else end]
-            yield Example(
-                id=f"{document.name}/{number}.{place}/{UNCHANGED}",
-                source=SOURCE,
-                split="all",
-                group=document.name,
-                knowledge="\n\n".join(context),
-                response=response,
-                label=FAITHFUL,
-                spans=(),
-                meta={TYPE: UNCHANGED, PASSAGES: context, "first": end - start},
-            )
 
 
 def _copy(base: Example, name: str, pool: Pool, rng: random.Random) -> Example | None:
@@ -337,8 +335,36 @@ def read_material(config: Mapping[str, Any]) -> Material:
         UserError: A file cannot be read, or nothing in it can be used.
     """
     left_out: Counter[str] = Counter()
-    rows = _sample(list(_read_rows(config, left_out)), config["num_rows"], config["seed"], left_out)
-    built_in = read_built_in()
+    rows: list[Example] = []
+    if config["rows"]:
+        from faithkit_workflows.tables.user_table import SPANS, open_user_table
+
+        table = open_user_table(config["rows"], COLUMNS, join=SEPARATOR.join, on_bad_row="skip", without=[SPANS])
+        if count := sum(table.report.counts[key] for key in table.report.counts if key.startswith("rejected")):
+            left_out["row: cannot be read"] += count
+        label = table.found.label if table.found else None
+        for values, row in table:
+            if row is None:
+                continue
+            if row.label is None:
+                given = str(field_of(values, label) or "").strip() if label else ""
+                left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
+            rows.append(replace(with_passages(row), id=f"row/{row.id}"))
+    if block := config.get("benchmark"):
+        from data_modules.build import read_benchmark
+
+        found = read_benchmark({**block, "on_bad_row": "skip"}, seed=config["seed"])
+        left_out.update(
+            {f"row: {reason}": count for reason, count in found.summary["counts"].items() if "rej" in reason}
+        )
+        for example in found.examples:
+            if not example.knowledge.strip() or not example.response.strip():
+                left_out["row: no knowledge or no response"] += 1
+                continue
+            rows.append(replace(with_passages(example), id=f"row/{example.id}"))
+    rows = _sample(rows, config["num_rows"], config["seed"], left_out)
+    sections = read_sections(Path(__file__).with_name("documents.txt"))
+    built_in = [Document.of(title, "\n".join(lines)) for title, lines in sections]
     if config["documents"]:
         root = Path(config["documents"]).expanduser()
         files = [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.suffix.lower() in SUFFIXES)
@@ -364,16 +390,10 @@ def read_material(config: Mapping[str, Any]) -> Material:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
         hint = "name a folder of .txt or .md files in English"
         raise UserError(f"no document can be used ({reasons})", place=config["documents"], hint=hint)
-    documents = _sample(documents, MAX_DOCUMENTS, config["seed"], left_out, "document: more than are needed")
+    documents = _sample(documents, 200, config["seed"], left_out, "document: more than are needed")
     others = built_in if documents is not built_in else []
     labelled = [row for row in rows if row.label is not None]
     return Material(documents=documents, source=source, others=others, rows=labelled, left_out=left_out)
-
-
-def read_built_in() -> list[Document]:
-    """Reads the documents that come with faithkit."""
-    sections = read_sections(Path(__file__).with_name("documents.txt"))
-    return [Document.of(title, "\n".join(lines)) for title, lines in sections]
 
 
 def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Document]:
@@ -382,43 +402,13 @@ def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Docum
         words = unicode_words(" ".join(document.passages))
         if not any(passage.strip() for passage in document.passages):
             left_out["document: empty"] += 1
-        elif sum(word in ENGLISH for word in words) < MIN_ENGLISH * max(len(words), 1):
+        elif sum(word in ENGLISH for word in words) < 0.1 * max(len(words), 1):
             left_out["document: not in English"] += 1
         elif not list_sentences(document):
             left_out["document: no whole sentence of 5 to 45 words"] += 1
         else:
             kept.append(document)
     return kept
-
-
-def _read_rows(config: Mapping[str, Any], left_out: Counter[str]) -> Iterator[Example]:
-    """Reads the rows of a table and of a benchmark."""
-    if config["rows"]:
-        from faithkit_workflows.tables.user_table import SPANS, open_user_table
-
-        table = open_user_table(config["rows"], COLUMNS, join=SEPARATOR.join, on_bad_row="skip", without=[SPANS])
-        if count := sum(table.report.counts[key] for key in table.report.counts if key.startswith("rejected")):
-            left_out["row: cannot be read"] += count
-        label = table.found.label if table.found else None
-        for values, row in table:
-            if row is None:
-                continue
-            if row.label is None:
-                given = str(field_of(values, label) or "").strip() if label else ""
-                left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
-            yield replace(with_passages(row), id=f"row/{row.id}")
-    if block := config.get("benchmark"):
-        from data_modules.build import read_benchmark
-
-        found = read_benchmark({**block, "on_bad_row": "skip"}, seed=config["seed"])
-        left_out.update(
-            {f"row: {reason}": count for reason, count in found.summary["counts"].items() if "rej" in reason}
-        )
-        for example in found.examples:
-            if not example.knowledge.strip() or not example.response.strip():
-                left_out["row: no knowledge or no response"] += 1
-                continue
-            yield replace(with_passages(example), id=f"row/{example.id}")
 
 
 def with_passages(example: Example) -> Example:

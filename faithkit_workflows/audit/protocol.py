@@ -43,11 +43,6 @@ from faithkit_workflows.audit.target import NOT_ASKED, Asker, Target
 VERSION = 3  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
 SMALLEST = 1e-9  # share of words that are not in the context: a single one is enough
-AGAINST_OVERLAP = {
-    Decision.WORSE: "worse than word overlap",
-    Decision.LEVEL: "no better than word overlap",
-    Decision.TOO_FEW: "not shown to be better than word overlap",
-}
 SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as far as it is needed
 
 CONSTANT, LENGTH, OVERLAP, BLIND = "one verdict for all", "answer length", "word overlap", "blind to changes"
@@ -56,7 +51,6 @@ END_OF_CONTEXT, END_OF_ANSWER, DILUTED = "end of the context", "end of the answe
 TWO_HOPS, DISTRUST = "own claims as evidence", "own claims as errors"
 ALARMS, MARKS, CALIBRATION, THRESHOLD = "false alarms", "marks", "calibration", "threshold"
 BASELINE, FAILURES = "simple baseline", "no verdict"
-BY_PLACE = (SHUFFLED, REPEATED, LONG, LATE, BEFORE, BEHIND)  # these change where the context supports the answer
 BLIND_TO = "blind to changes of type '{}'"  # variants give their names to the other faults
 NEARLY_ALL = 0.98  # of the answers have one label
 EXPLAINED = 0.95  # AUROC of length or overlap for the detector's labels
@@ -170,10 +164,12 @@ def _dependences(invariance: Invariance, *, is_late: bool) -> Iterator[Fault]:
         moved, name = max((compared[name].moved, name) for name in (ORDER, SINGLE))
         if moved >= MIN_MOVED and moved > max(2 * again, by_chance):
             yield Fault(BATCH, f"{100 * moved:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[name]}.")
+    # These change where the context supports the answer, which the place explains already.
+    by_place = (SHUFFLED, REPEATED, LONG, LATE, BEFORE, BEHIND) if is_late else ()
     clear = {
         name: one
         for name, one in compared.items()
-        if name not in (AGAIN, ORDER, SINGLE, *(BY_PLACE if is_late else ()))
+        if name not in (AGAIN, ORDER, SINGLE, *by_place)
         and one.changed.value >= MAX_CHANGED
         and (one.changed.low or 0) > max(MAX_CHANGED_LOW, by_chance)
     }
@@ -237,7 +233,12 @@ class Audit:
             parts.append(f"weak on {found}")
         against = self.figures.against_overlap
         if against is not None and against.verdict is not Decision.BETTER:
-            parts.append(AGAINST_OVERLAP[against.verdict])
+            verdicts = {
+                Decision.WORSE: "worse than word overlap",
+                Decision.LEVEL: "no better than word overlap",
+                Decision.TOO_FEW: "not shown to be better than word overlap",
+            }
+            parts.append(verdicts[against.verdict])
         accuracy = self.figures.accuracy
         if accuracy is not None and accuracy.conclusion.verdict in (Decision.LEVEL, Decision.TOO_FEW):
             parts.append("not shown to be better than simple baselines on the labelled rows")

@@ -51,13 +51,11 @@ PASSAGES = "passages"  # in an example's `meta`
 URL = re.compile(r"https?://\S+")
 SPANS_PATH, MODELS_PATH = "/v1/lettucedetect/spans", "/models"
 FUNCTION_THRESHOLD = 0.5
-CONCURRENCY = 8  # requests that a server gets at a time
 MAX_REPLY_BYTES = 2**24
 HINT = "name a checkpoint, default, module:function, or http://HOST:PORT"
 MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict and later
 NOT_ASKED = "not asked: "
 TOO_LONG = "over row_seconds"
-CLOSING_SECONDS = 10.0
 KEY = "row"  # the hash of a row's id and texts, in the file of answers
 
 
@@ -188,7 +186,7 @@ class SpanServer:
     takes_batches: bool = False
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
-        with ThreadPoolExecutor(CONCURRENCY) as pool:
+        with ThreadPoolExecutor(8) as pool:  # requests that a server gets at a time
             return list(pool.map(self._predict, rows))
 
     def _predict(self, row: Example) -> Prediction | str:
@@ -409,7 +407,7 @@ class _Worker:
     def close(self) -> None:
         """Ends the thread: Python would abort if it ended while torch computes there."""
         self._asked.put(None)
-        self._thread.join(CLOSING_SECONDS)
+        self._thread.join(10.0)
 
     def _work(self) -> None:
         while (rows := self._asked.get()) is not None:

@@ -48,17 +48,11 @@ from judge.baselines import (
     other_responses,
     prompted_scores,
 )
-from judge.options import DRAWN, MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
+from judge.options import MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
 from judge.reply import ASKINGS
 
-UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 EXAMINEE = "examinee"  # a role of a model
-# The prompts of SelfCheckGPT's samples, with the fields that they must have.
-SAMPLE_PROMPTS = {
-    DRAWN: ("reply",),
-    REPHRASED: ("rephrase", "response"),
-}
 log = logging.getLogger("faithkit")
 
 
@@ -72,8 +66,25 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
     """
     if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
         return load_selfcheck(config, benchmark)
-    if (config.get("examiner") or {}).get("turns"):
-        return load_examiner(config)
+    if (config.get("examiner") or {}).get("turns"):  # LMvLM, with `engine.model` as examiner
+        options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
+        engine, models = build_text_engine(engine_options), [describe_judge(config)]
+        examinee = engine
+        if options.examinee is not None and options.examinee != engine_options.model:
+            examinee = build_text_engine(replace(engine_options, model=options.examinee))
+            if config["engine"]["name"] == OPENAI:
+                models += [describe_judge({"engine": {**config["engine"], "model": options.examinee}}, EXAMINEE)]
+            else:
+                models += describe_helpers({EXAMINEE: options.examinee})[:1]
+        examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
+
+        def log_all_usage() -> None:
+            if examiner.num_unasked:
+                log.info("%s responses were judged unexamined: no question was written", f"{examiner.num_unasked:,}")
+            for one in {id(each): each for each in (engine, examinee)}.values():
+                log_usage(one)
+
+        return LoadedDetector(examiner, models, log_all_usage)
     judge = config.get("judge") or {}
     if benchmark is not None and (config.get("engine") or {}).get("name") and judge.get("prompts"):
         prompts = read_prompts(judge["ask"], judge["prompts"])
@@ -123,7 +134,8 @@ def read_untested_rows(benchmark: Benchmark, block: Mapping[str, Any]) -> list[E
     name = block.get("dataset", None if target else block["name"])
     source = build_source(name, block["path"], _target_=target, **block["options"])
     tested = resolve_split(source, block["split"])
-    split = next((one for one in UNTESTED_SPLITS if one in source.split_names() and one != tested), None)
+    untested = ("train", "validation")
+    split: str | None = next((one for one in untested if one in source.split_names() and one != tested), None)
     if split is None and not target and block["path"] != EMBEDDED and name not in USER_DATASETS:
         log.info("%s has no training rows: the examples in the prompt are of the embedded corpus", benchmark.name)
         source = build_source(name, EMBEDDED, **block["options"])
@@ -149,7 +161,8 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         samples = other_responses([*benchmark.examples, *fitting_rows])
     else:
         assert engine is not None
-        name, *fields = SAMPLE_PROMPTS[options.samples]
+        # The prompt of the samples, with the fields that it must have.
+        name, *fields = ("rephrase", "response") if options.samples == REPHRASED else ("reply",)
         prompt = read_text_prompt("judge", name, *fields, folder=prompts, optional=OPTIONAL_FIELDS)
         if not any(has_prompt(prompt, example) for example in benchmark.examples):
             problem = f"selfcheck.samples={options.samples}: no row has a knowledge or a history to reply to"
@@ -183,28 +196,6 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
     is_ngram = options.measure == NGRAM
     detector = SelfCheck(measure, samples, options.threshold, unbounded=is_ngram)
     return LoadedDetector(detector, models, lambda: log_usage(engine))
-
-
-def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:
-    """Loads LMvLM by the block `examiner`, with `engine.model` as examiner."""
-    options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
-    engine, models = build_text_engine(engine_options), [describe_judge(config)]
-    examinee = engine
-    if options.examinee is not None and options.examinee != engine_options.model:
-        examinee = build_text_engine(replace(engine_options, model=options.examinee))
-        if config["engine"]["name"] == OPENAI:
-            models += [describe_judge({"engine": {**config["engine"], "model": options.examinee}}, EXAMINEE)]
-        else:
-            models += describe_helpers({EXAMINEE: options.examinee})[:1]
-    examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
-
-    def log_all_usage() -> None:
-        if examiner.num_unasked:
-            log.info("%s responses were judged unexamined: no question was written", f"{examiner.num_unasked:,}")
-        for one in {id(each): each for each in (engine, examinee)}.values():
-            log_usage(one)
-
-    return LoadedDetector(examiner, models, log_all_usage)
 
 
 def read_fitting(

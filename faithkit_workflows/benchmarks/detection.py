@@ -11,7 +11,6 @@ from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.datasets.pairs import Pairs
-from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import JUDGE, Detector
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
@@ -67,10 +66,8 @@ from faithkit_workflows.detectors.loading import (
 )
 from judge.options import VERDICT
 
-BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget that is judged
 MAIN_METRIC = "macro_f1"
 CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
-RESULT_NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def run_cascade(
     largest = options.max_budget or options.budget or 0.0
     bands = {CHEAP_ALONE: NOTHING}
     if fitting_rows:
-        budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
+        budgets = [one for one in (0.05, 0.1, 0.2, 0.5, 1.0) if one <= largest and one != options.budget]
         bands |= {f"{100 * budget:.0f}": choose_band_by_budget(on_fitting_rows, budget) for budget in budgets}
     bands |= {CHOSEN: chosen}
     cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
@@ -165,7 +162,8 @@ def add_cascade_costs(
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells |= difference_cells(difference)
-        rows.append((RESULT_NAMES.get(result.key, f"{result.key}%"), cells))
+        names = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
+        rows.append((names.get(result.key, f"{result.key}%"), cells))
     band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
@@ -180,23 +178,7 @@ def add_cascade_costs(
     return replace(report, headline=(*before, table), tables=tables, metrics=report.metrics | metrics)
 
 
-HALUEVAL = "halueval"
 log = logging.getLogger("faithkit")
-
-
-@dataclass(frozen=True, slots=True)
-class _Predicted:
-    """Predictions for a benchmark's examples with their provenance.
-
-    Args:
-        detector: The detector that made them; None for given predictions and for a cascade.
-        bands: Those of the cascade that made them, with its predictions.
-    """
-
-    predictions: Mapping[str, Prediction]
-    origin: Provenance
-    detector: Detector | None = None
-    bands: Sequence[BandResult] | None = None
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
@@ -215,45 +197,65 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     if retrieved := retrieve(config, benchmark.examples):
         summary = {**benchmark.summary, "retrieval": retrieved[1]}
         benchmark = replace(benchmark, examples=retrieved[0], summary=summary)
-    predicted = _predict(run, config, benchmark, given)
+    predictions, origin, detector, bands = _predict(run, config, benchmark, given)
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
+    resampling = {"num_resamples": config["num_resamples"]}
     if block["name"] == "suppression":
         metrics = report_suppression(
             run,
             benchmark.examples,
-            list(predicted.predictions.values()),
+            list(predictions.values()),
             groups=block["groups"],
             strategies=block["strategies"],
             meta=meta,
             name=benchmark.name,
-            num_resamples=config["num_resamples"],
-            origin=predicted.origin,
+            origin=origin,
+            **resampling,
         )
         return EvaluationResult(metrics)
-    fitting = read_fitting(run, config, benchmark, predicted.detector, predicted.origin.models)
+    fitting = read_fitting(run, config, benchmark, detector, origin.models)
     reports = detection_reports(
-        {benchmark.name: (benchmark.examples, list(predicted.predictions.values()))},
+        {benchmark.name: (benchmark.examples, list(predictions.values()))},
         meta=meta,
         baseline_data=fitting,
-        num_resamples=config["num_resamples"],
         num_examples=config["num_examples"],
-        origins={benchmark.name: predicted.origin},
+        **resampling,
+        origins={benchmark.name: origin},
     )
-    _add_reports(reports[benchmark.name], config, benchmark, predicted, fitting)
+    # To the shown report come the costs of a cascade, metrics by column, a judge's rationales, and official protocols.
+    found, title, by = reports[benchmark.name], f"test/{benchmark.name}", block.get("by") or []
+    shown = -1 if found[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
+    if bands is not None:
+        found[shown] = add_cascade_costs(found[shown], benchmark.examples, bands, title=title, **resampling)
+    rows = benchmark.examples, predictions
+    dataset = "" if block["path"] == EMBEDDED else benchmark.name
+    others = [
+        set_report(*rows, title=title, dataset=dataset, fitting=fitting, **resampling),
+        conversation_report(*rows, title=title, **resampling),
+        columns_report(*rows, by, title=title, **resampling) if by else None,
+        score_rationales(*rows, block, dataset=dataset, **resampling),
+        official_report(*rows, **resampling) if is_official_halueval(block) else None,
+        prefix_report(*rows, **resampling) if block.get("official") else None,
+    ]
+    for other in others:
+        found[shown] = merge_reports(found[shown], other) if other else found[shown]
     return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
 
 
 def _predict(
     run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark, given: Mapping[str, Prediction] | None
-) -> _Predicted:
-    """Predicts with the detector, or the cascade, of the configuration; or takes the given predictions."""
+) -> tuple[Mapping[str, Prediction], Provenance, Detector | None, list[BandResult] | None]:
+    """Predicts with the detector, or the cascade, of the configuration; or takes the given predictions.
+
+    Returns them with their provenance, the detector that may judge the rows to fit on, and the bands of a cascade.
+    """
     if given is not None:
         align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
         path, checkpoint = config["predictions"], config["checkpoint"]
         origin = read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint)
         path = run.predictions / f"{benchmark.name}.jsonl"
         write_given(path, benchmark.examples, given, texts=config["save_texts"])
-        return _Predicted(given, origin)
+        return given, origin, None, None
     bands = None
     if cascade_options(config).is_on:
         loaded, bands = run_cascade(run, config, benchmark)
@@ -264,38 +266,9 @@ def _predict(
     if num_missed := getattr(loaded.detector, "num_unlocated", 0):
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
-    return _Predicted(predictions, origin, None if bands else loaded.detector, bands)
-
-
-def _add_reports(
-    reports: list[Report],
-    config: Mapping[str, Any],
-    benchmark: Benchmark,
-    predicted: _Predicted,
-    fitting: BaselineData,
-) -> None:
-    """Adds to the shown report the costs of a cascade, metrics by column, a judge's rationales, official protocols."""
-    block, num_resamples = config["benchmark"], config["num_resamples"]
-    title, by = f"test/{benchmark.name}", block.get("by") or []
-    shown = -1 if reports[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
-    if predicted.bands is not None:
-        reports[shown] = add_cascade_costs(
-            reports[shown], benchmark.examples, predicted.bands, title=title, num_resamples=num_resamples
-        )
-    rows = benchmark.examples, predicted.predictions
-    dataset = "" if block["path"] == EMBEDDED else benchmark.name
-    others = [
-        set_report(*rows, title=title, dataset=dataset, fitting=fitting, num_resamples=num_resamples),
-        conversation_report(*rows, title=title, num_resamples=num_resamples),
-        columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
-        score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
-        official_report(*rows, num_resamples=num_resamples) if is_official_halueval(block) else None,
-        prefix_report(*rows, num_resamples=num_resamples) if block.get("official") else None,
-    ]
-    for other in others:
-        reports[shown] = merge_reports(reports[shown], other) if other else reports[shown]
+    return predictions, origin, None if bands else loaded.detector, bands
 
 
 def is_official_halueval(block: Mapping[str, Any]) -> bool:
     """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
-    return HALUEVAL in (block["name"], block.get("dataset")) and block["options"].get("official") is True
+    return "halueval" in (block["name"], block.get("dataset")) and block["options"].get("official") is True

@@ -15,12 +15,12 @@ A reply without a readable verdict counts as an empty one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from faithkit.metrics.classification import safe_ratio
-from faithkit.metrics.responses.bert_score import load_with_baseline
+from faithkit.metrics.responses.bert_score import BertScore, load_with_baseline
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
 from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
@@ -32,14 +32,6 @@ from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Values
 from judge.reply import locate_all, quoted_parts, read_list
-
-
-class Scorer(Protocol):
-    """Scores pairs of texts, as `BertScore` does."""
-
-    def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:
-        """Computes `bertscore_precision`, `bertscore_recall` and `bertscore_f1` of each pair [N]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +60,7 @@ class Rationale:
 
 
 def measure_rationales(
-    rows: Sequence[Rationale], scorer: Scorer | None = None, baseline: float | None = None
+    rows: Sequence[Rationale], scorer: BertScore | None = None, baseline: float | None = None
 ) -> MetricColumns:
     """Measures each row; with BERTScore if a scorer is given.
 
@@ -126,14 +118,6 @@ SHOWN: Mapping[str, tuple[str, str]] = {
     "char_recall": ("  recall", ""),
 }
 PREFIX = "rationale/"
-NUM_PUBLISHED = 2
-MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
-
-
-def has_rationales(predictions: Mapping[str, Prediction]) -> bool:
-    """Returns whether any parsed reply is longer than a verdict."""
-    parsed = (one for one in predictions.values() if one.label not in (None, UNPARSED))
-    return any(len(one.text.split()) > MAX_VERDICT_WORDS for one in parsed)
 
 
 def score_rationales(
@@ -146,14 +130,18 @@ def score_rationales(
 ) -> Report | None:
     """Reports a judge's replies against the dataset's judgements; returns None if either has no rationales.
 
+    The metrics are `rationale/rouge_l` and so on, for hallucinated responses `rationale/hallucinated_rouge_l`.
+
     Args:
         block: The block `benchmark`, whose `bert_score` may name an encoder.
         dataset: The dataset whose published figures are shown too; empty for none.
     """
-    if not any(example.target for example in examples) or not has_rationales(predictions):
+    parsed = (one for one in predictions.values() if one.label not in (None, UNPARSED))
+    has_rationales = any(len(one.text.split()) > 5 for one in parsed)  # a verdict is shorter
+    if not has_rationales or not any(example.target for example in examples):
         return None
-    rationales, notes = read_rationales(examples, predictions)
-    if not rationales:
+    rows, notes = read_rationales(examples, predictions)
+    if not rows:
         return None
     names, scorer, baseline = block.get("bert_score") or {}, None, None
     if encoder := names.get("encoder"):
@@ -163,8 +151,32 @@ def score_rationales(
             notes.append(f"rescaled BERTScore is left out: {reason}")
     else:
         notes.append("BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)")
-    options: dict[str, Any] = {"scorer": scorer, "baseline": baseline, "notes": notes, "dataset": dataset}
-    return rationale_report(rationales, num_resamples=num_resamples, **options)
+    measured = measure_rationales(rows, scorer, baseline)
+    scored = measured.evaluation().score(num_resamples=num_resamples)
+    metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
+    columns = {f"all {len(rows):,} rows": scored.metrics}
+    marked = np.array([row.hallucinated for row in rows], bool)
+    if 0 < marked.sum() < len(rows):
+        kept = [row for row in rows if row.hallucinated]
+        wrong = _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()})
+        found = wrong.evaluation().score(num_resamples=num_resamples).metrics
+        columns[f"{len(kept):,} hallucinated"] = found
+        metrics |= {f"{PREFIX}hallucinated_{name}": metric for name, metric in found.items()}
+    # The report of the labels notes few groups already.
+    scored_notes = [note for note in scored.notes if "groups" not in note]
+    published = published_table("halludial_rationales") if dataset == "halludial" else None
+    best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:2] if published else []
+    shown_rows: list[Row] = []
+    for name, (shown, column) in SHOWN.items():
+        if any(name in found for found in columns.values()):
+            cells: dict[str, Cell] = {system: found.get(name) for system, found in columns.items()}
+            shown_rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
+    lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
+    if published:
+        lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
+    title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
+    table = score_table(title, "metric", [*columns, *heads], shown_rows, caption=lines)
+    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))
 
 
 def read_rationales(
@@ -188,6 +200,11 @@ def read_rationales(
             listed = read_list(prediction.text)
             parts = quoted_parts(prediction.text) if listed is None else listed
         spans, num_missed = locate_all(parts, example.response)
+        gold = example.spans  # or the quotations of the dataset's judgement; None if one is not found
+        if gold is None:
+            quoted = quoted_parts(example.target) if example.label == HALLUCINATED else []
+            located, num_lost = locate_all(quoted, example.response)
+            gold = None if num_lost or (not located and example.label == HALLUCINATED) else located
         rationales.append(
             Rationale(
                 group=example.group,
@@ -197,7 +214,7 @@ def read_rationales(
                 num_quoted=len(parts),
                 num_located=len(parts) - num_missed,
                 spans=spans,
-                gold=gold_spans(example),
+                gold=gold,
             )
         )
     counts = {
@@ -206,55 +223,3 @@ def read_rationales(
         "got no readable verdict: their rationale counts as an empty one": unparsed,
     }
     return rationales, [f"{number:,} of {len(examples):,} rows {what}" for what, number in counts.items() if number]
-
-
-def gold_spans(example: Example) -> tuple[Span, ...] | None:
-    """Returns the dataset's spans, else the quotations of its judgement; None if one is not found."""
-    if example.spans is not None:
-        return example.spans
-    if example.label != HALLUCINATED:
-        return ()
-    spans, num_missed = locate_all(quoted_parts(example.target or ""), example.response)
-    return spans if spans and not num_missed else None
-
-
-def rationale_report(
-    rows: Sequence[Rationale],
-    *,
-    scorer: Scorer | None = None,
-    baseline: float | None = None,
-    notes: Sequence[str] = (),
-    dataset: str = "",
-    num_resamples: int = 1000,
-) -> Report:
-    """Computes `rationale/rouge_l` and so on, for hallucinated responses `rationale/hallucinated_rouge_l`.
-
-    Args:
-        dataset: The dataset to show published figures of; empty for none.
-    """
-    measured = measure_rationales(rows, scorer, baseline)
-    scored = measured.evaluation().score(num_resamples=num_resamples)
-    metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
-    columns = {f"all {len(rows):,} rows": scored.metrics}
-    marked = np.array([row.hallucinated for row in rows], bool)
-    if 0 < marked.sum() < len(rows):
-        kept = [row for row in rows if row.hallucinated]
-        wrong = _with_corpus(kept, {name: column[marked] for name, column in measured.columns.items()})
-        found = wrong.evaluation().score(num_resamples=num_resamples).metrics
-        columns[f"{len(kept):,} hallucinated"] = found
-        metrics |= {f"{PREFIX}hallucinated_{name}": metric for name, metric in found.items()}
-    # The report of the labels notes few groups already.
-    scored_notes = [note for note in scored.notes if "groups" not in note]
-    published = published_table("halludial_rationales") if dataset == "halludial" else None
-    best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    shown_rows: list[Row] = []
-    for name, (shown, column) in SHOWN.items():
-        if any(name in found for found in columns.values()):
-            cells: dict[str, Cell] = {system: found.get(name) for system, found in columns.items()}
-            shown_rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
-    lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
-    if published:
-        lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
-    title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
-    table = score_table(title, "metric", [*columns, *heads], shown_rows, caption=lines)
-    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))

@@ -8,7 +8,7 @@ from typing import Any
 
 from critic.runtime import check_precision
 from data_modules.build import datasets_of, read_benchmark
-from faithkit.detector import GENERATOR, Entailment
+from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
@@ -50,10 +50,21 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     labelled = read_labelled(block, seed=config["seed"])
     if names and names["encoder"]:
         bert_score, baseline = load_with_baseline(**names)
-    parts = _load_q2_models(block["q2"], block["nli"], config["precision"]) if block["q2"] else None
-    if parts is not None:
-        candidates, questions, answers, nli = parts
-        q2 = Q2(candidates.candidates, questions.questions, answers.answers, nli)
+    of_q2, nli, parts = block["q2"] or {}, block["nli"], None
+    if of_q2.get("questions") or of_q2.get("answers"):
+        given = {f"benchmark.q2.{name}": of_q2[name] for name in ("candidates", "questions", "answers")}
+        if missing := [name for name, model in {**given, "benchmark.nli": nli}.items() if not model]:
+            hint = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
+            raise UserError(f"Q2 needs {', '.join(missing)}", hint=hint)
+        if config["precision"] in ("int8", "onnx"):
+            log.info("the models of Q2 run in fp32: %s is for detectors", config["precision"])
+        template, precision = of_q2["question_template"], config["precision"]
+        candidates = SpacyCandidates.load(of_q2["candidates"])
+        questions = Seq2SeqQuestions.load(of_q2["questions"], template=template, precision=precision)
+        answers = ExtractiveAnswers.load(of_q2["answers"], precision=precision)
+        entailment = load_entailment(nli, precision=precision)
+        parts = candidates, questions, answers, entailment
+        q2 = Q2(candidates.candidates, questions.questions, answers.answers, entailment)
     if block.get("official"):  # the metrics of the q-squared scripts
         official = OfficialMetrics(q2=official_q2(*parts) if parts is not None else None)
         if bert_score is not None and baseline is not None:
@@ -69,27 +80,6 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
         bert_score=bert_score,
         q2=q2,
         official=official,
-    )
-
-
-def _load_q2_models(
-    names: Mapping[str, Any], nli: str | None, precision: str
-) -> tuple[SpacyCandidates, Seq2SeqQuestions, ExtractiveAnswers, Entailment] | None:
-    """Loads the four models of Q2; returns None if neither its questions nor its answers have a model."""
-    if not names["questions"] and not names["answers"]:
-        return None
-    given = {"q2.candidates": names["candidates"], "q2.questions": names["questions"], "q2.answers": names["answers"]}
-    missing = [f"benchmark.{name}" for name, model in {**given, "nli": nli}.items() if not model]
-    if missing or not nli:
-        hint = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
-        raise UserError(f"Q2 needs {', '.join(missing)}", hint=hint)
-    if precision in ("int8", "onnx"):
-        log.info("the models of Q2 run in fp32: %s is for detectors", precision)
-    return (
-        SpacyCandidates.load(names["candidates"]),
-        Seq2SeqQuestions.load(names["questions"], template=names["question_template"], precision=precision),
-        ExtractiveAnswers.load(names["answers"], precision=precision),
-        load_entailment(nli, precision=precision),
     )
 
 

@@ -69,7 +69,16 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         if block["threshold_aim"] == ARGMAX:
             critic.calibration = replace(critic.calibration, threshold=ARGMAX_THRESHOLD, aim=ARGMAX)
             model = replace(model, threshold=f"{ARGMAX_THRESHOLD}, argmax: not fitted")
-        chosen_on[trained_on] = _describe_choice(checkpoint, tested.get(trained_on))
+        # The rows that the checkpoint was chosen on, from the configuration in its folder.
+        sidecar = sidecar_of(checkpoint)
+        data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
+        choice = "rows that its folder does not name"
+        if isinstance(data, Mapping) and data.get("split") is not None:
+            choice = f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
+        elif isinstance(data, Mapping):
+            is_tested = tested.get(trained_on) == VALIDATION
+            choice = "the validation split that is tested" if is_tested else "its validation split"
+        chosen_on[trained_on] = choice
         for name, benchmark in tests.items():
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
             cell = f"{benchmark.name}-by-{trained_on}"
@@ -150,22 +159,6 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
         hint = f"resume={run.path} goes on; a new run reuses trained critics by checkpoint="
         raise UserError(f"training on {dataset} failed with exit code {code}", hint=hint)
     return str(folder.path)
-
-
-def _describe_choice(checkpoint: str, tested: str | None) -> str:
-    """Describes the rows that a critic's checkpoint was chosen on, from the configuration in its folder.
-
-    Args:
-        tested: The split of its dataset that the table tests on.
-    """
-    unknown = "rows that its folder does not name"
-    sidecar = sidecar_of(checkpoint)
-    data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
-    if not isinstance(data, Mapping):
-        return unknown
-    if data.get("split") is not None:
-        return f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
-    return "the validation split that is tested" if tested == VALIDATION else "its validation split"
 
 
 def transfer_table(

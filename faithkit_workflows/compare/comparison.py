@@ -19,6 +19,7 @@ from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
+from faithkit.pages.page import gold_label
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import FAILED, MAIN, Chosen, SweepJob, SweepRecord, chosen_of, read_sweep, tested
@@ -220,6 +221,7 @@ def compare_pairs(
     """Compares every two systems of each test set; also returns messages about what could not be compared."""
     pairs: list[Pair] = []
     problems: list[str] = []
+    kinds = kinds_of(response_measures())
     for test_set, systems in test_sets:
         boards: dict[frozenset[str], Board] = {}  # of rows, which several pairs may have in common
         for both in combinations(systems, 2):
@@ -233,33 +235,27 @@ def compare_pairs(
                         measured, problem = _measure(system, rows)
                         problems += [f"{test_set.name}: {problem}"] * bool(problem)
                         board.add(system.name, measured)
-            else:
-                for name, measured in zip(names, _measure_responses(test_set, both), strict=False):
-                    board.add(name, measured)
+            else:  # what was measured of each response, on the rows that both have
+                tables = [system.measured for system in both]
+                ids = [id_ for id_ in test_set.examples if all(id_ in table for table in tables)]
+                groups = Groups.of(test_set.examples[id_].group for id_ in ids)
+                columns: list[dict[str, Values]] = [{}, {}]
+                for name in kinds:
+                    values = np.array([[table[id_].get(name) for id_ in ids] for table in tables], np.float64)
+                    shared = np.isfinite(values).all(axis=0)
+                    if shared.any():
+                        for column, row in zip(columns, values, strict=True):
+                            column[name] = np.where(shared, row, np.nan)
+                for name, column in zip(names, columns, strict=True):
+                    if column:
+                        statistic = defined_means(groups, column)
+                        board.add(name, Evaluation(groups=groups, statistic=statistic, kinds=kinds))
             if board.systems:
                 pairs.append(board.pair(*names))
-            elif test_set.is_labelled:
+            elif any(gold_label(example) is not None for example in test_set.examples.values()):
                 problems.append(f"{test_set.name}: {' and '.join(names)} have no labelled row in common")
     correct_p_values(pairs)
     return pairs, problems
-
-
-def _measure_responses(test_set: TestSet, systems: Sequence[System]) -> list[Evaluation]:
-    """Collects what was measured of each response on the rows that both systems have; empty without such rows."""
-    tables = [system.measured for system in systems]
-    ids = [id_ for id_ in test_set.examples if all(id_ in table for table in tables)]
-    columns: list[dict[str, Values]] = [{}, {}]
-    kinds = kinds_of(response_measures())
-    for name in kinds:
-        values = np.array([[table[id_].get(name) for id_ in ids] for table in tables], np.float64)
-        shared = np.isfinite(values).all(axis=0)
-        if shared.any():
-            for column, row in zip(columns, values, strict=True):
-                column[name] = np.where(shared, row, np.nan)
-    if not columns[0]:
-        return []
-    groups = Groups.of(test_set.examples[id_].group for id_ in ids)
-    return [Evaluation(groups=groups, statistic=defined_means(groups, each), kinds=kinds) for each in columns]
 
 
 def _measure(system: System, rows: Sequence[Example]) -> tuple[Evaluation, str]:
@@ -342,12 +338,17 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
             by_part.setdefault(part, {}).setdefault(place, {})[short] = metric
     # Whole sets come before their parts.
     metrics = dict(sorted(by_part.items(), key=lambda item: (item[0].count("/") > 1, -len(item[1]), item[0])))
-    sets = []
+    sets, places = [], {run.name: place for place, run in enumerate(runs)}
     for test_set in test_sets:
         if not test_set.systems:
             continue
         of_runs = metrics.get(f"test/{test_set.name}", {})
-        best = _best_first(test_set, {run.name: of_runs.get(place, {}) for place, run in enumerate(runs)})
+        # By the first main metric that one of them has; systems without it come last.
+        measured = [of_runs.get(places[system.run.name], {}) for system in test_set.systems]
+        main = next((name for name in MAIN if any(name in one for one in measured)), "")
+        sign = 1 if is_lower_better(main) else -1
+        values = [sign * one[main].value if main in one else np.inf for one in measured]
+        best = [test_set.systems[place] for place in sorted(range(len(values)), key=values.__getitem__)]
         if len(best) > num_compared:
             left_out = len(best) - num_compared
             problems.append(f"{test_set.name}: the best {num_compared} of {len(best)} are compared, {left_out} are not")
@@ -381,20 +382,3 @@ def _format(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key}: {_format(one)}' for key, one in value.items())}}}"
     return str(value)
-
-
-def _best_first(test_set: TestSet, metrics: Mapping[str, Mapping[str, Metric]]) -> list[System]:
-    """Sorts systems by the first main metric that one of them has; systems without it come last.
-
-    Args:
-        metrics: Those of the test set by run.
-    """
-    known = {name for system in test_set.systems for name in metrics[system.run.name]}
-    main = next((name for name in MAIN if name in known), "")
-    sign = 1 if is_lower_better(main) else -1
-
-    def key(system: System) -> float:
-        found = metrics[system.run.name].get(main)
-        return np.inf if found is None else sign * found.value
-
-    return sorted(test_set.systems, key=key)

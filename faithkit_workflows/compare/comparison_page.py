@@ -6,7 +6,7 @@ policy forbids the network, and text from data is inserted only as text.
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -17,7 +17,6 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from faithkit.calibration import reliability
-from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page import (
     Fact,
     answer_blocks,
@@ -32,7 +31,6 @@ from faithkit.pages.page_tables import escape_terminal
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.records import Example, Prediction
 from faithkit.runs.reading import Curve, Run, read_curves
-from faithkit.scores.board import Pair
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Ranking, shorten_number
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
@@ -44,17 +42,12 @@ if TYPE_CHECKING:
 
 
 MAX_PROBLEMS = 12  # further ones are folded away
-PAIRS_NOTE = (
-    "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over groups "
-    "(dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where groups have several"
-    " rows. Holm: corrected for all pairs of runs on all test sets of this report, metric by metric."
-)
 PARTS = "comparison.html"
 MAX_LINES = len(COLOURS)  # further runs are thin and grey
 MAX_PANELS = 6
-MAX_POINTS = 400  # of a curve
 NUM_BINS = 10
 GREY = "#999999"
+SVG = {**STYLE, "svg.hashsalt": "faithkit"}  # settings of matplotlib
 FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
 
@@ -105,12 +98,6 @@ def _rank_row(row: tuple[Example, Sequence[Prediction | None], bool]) -> int:
 def _sections(comparison: Comparison, max_rows: int) -> Iterator[tuple[str, str, Markup]]:
     """Yields the sections: id in the page, title, markup."""
 
-    def box(id_: str, label: str) -> Markup:
-        return fill_part("box", label, id_)
-
-    def note(text: str) -> Markup:
-        return fill_part("notes", [text])
-
     def plot(image: bytes, text: str) -> Markup:
         return fill_part("picture", f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}", "Plot", text)
 
@@ -119,41 +106,50 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[tuple[str, str,
         name, command = f"sweep-{place}", best_run_command(sweep, ranking)
         body = fill_part("sweep", sweep.notes, MAX_PROBLEMS, command, file=PARTS)
         title = f"Sweep {sweep.name}: the best {ranking.monitor} first"
-        yield name, title, box(f"{name}-ranking", "Runs of the sweep, ranked") + body
-    runs = fill_part("find_run", file=PARTS) + box("runs-table", "Runs")
+        yield name, title, fill_part("box", "Runs of the sweep, ranked", f"{name}-ranking") + body
+    runs = fill_part("find_run", file=PARTS) + fill_part("box", "Runs", "runs-table")
     yield "runs", "Runs, and the settings that differ", runs
     if comparison.metrics:
         line = "Value with its 95% interval, a bootstrap over dialogues or documents. A click on a head sorts."
         choices = fill_part("choices", [("values-part", "Of")])
-        yield "values", "Metrics", choices + box("values-table", "Metrics") + note(line)
+        table = fill_part("box", "Metrics", "values-table")
+        yield "values", "Metrics", choices + table + fill_part("notes", [line])
     if curves := plot_curves(comparison.runs):
         yield "curves", "Learning curves", plot(curves, "Learning curves of the runs, a panel for each metric.")
     if comparison.pairs:
+        line = (
+            "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over "
+            "groups (dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where "
+            "groups have several rows. Holm: corrected for all pairs of runs on all test sets of this report, metric "
+            "by metric."
+        )
         choices = fill_part("choices", [("pairs-set", "Test set"), ("pairs-metric", "Metric")])
-        yield "pairs", "Paired differences", choices + box("pairs-table", "Pairs") + note(PAIRS_NOTE)
+        table = fill_part("box", "Pairs", "pairs-table")
+        yield "pairs", "Paired differences", choices + table + fill_part("notes", [line])
     for place, one in enumerate(comparison.sets):
         name = one.test_set.name
-        plots = (
-            (plot_precision_recall, f"Precision by recall of each run on {name}, with the chosen threshold marked."),
-            (plot_reliability, f"Share of hallucinated rows of {name} by score, in ten bins."),
-        )
-        if figures := [plot(image, text) for plot_set, text in plots if (image := plot_set(one))]:
-            body = Markup('<div class="figures">{}</div>').format(Markup().join(figures))
+        if images := plot_scores(one):
+            texts = (
+                f"Precision by recall of each run on {name}, with the chosen threshold marked.",
+                f"Share of hallucinated rows of {name} by score, in ten bins.",
+            )
+            body = Markup('<div class="figures">{}</div>').format(Markup().join(map(plot, images, texts)))
             yield f"plots-{place}", f"Scores on {name}", body
     if any(one.slices for one in comparison.sets):
         choices = fill_part("choices", [("slices-set", "Test set"), ("slices-metric", "Metric")])
         line = "Rows by the values of their fields; intervals as above, and wide where rows are few."
-        yield "slices", "Slices", choices + box("slices-table", "Slices") + note(line)
+        table = fill_part("box", "Slices", "slices-table")
+        yield "slices", "Slices", choices + table + fill_part("notes", [line])
     if comparison.sets:
         several = any(len(one.systems) > 1 for one in comparison.sets)
         cut = [one.test_set.name for one in comparison.sets if len(one.test_set.examples) > max_rows]
         examples = (example for one in comparison.sets for example in one.test_set.examples.values())
         legend = fill_part("legend", any(example.spans is not None for example in examples))
-        chosen = Markup('<div id="confusions"></div>\n') + box("pair-table", "Differences of the two")
+        chosen = Markup('<div id="confusions"></div>\n') + fill_part("box", "Differences of the two", "pair-table")
         chosen += Markup('<p id="pair-note" class="note"></p>\n') + legend
         line = f"Of {', '.join(cut)} {max_rows:,} rows are here, first those on which runs disagree."
         title = f"Answers{', and where two runs disagree' if several else ''}"
-        yield "browser", title, fill_part("browser", chosen) + (note(line) if cut else "")
+        yield "browser", title, fill_part("browser", chosen) + (fill_part("notes", [line]) if cut else "")
 
 
 def _table_data(comparison: Comparison) -> dict[str, Any]:
@@ -169,28 +165,42 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         values = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
         parts.append({"name": part, "names": shorts, "rows": values})
     rankings = [ranking for sweep in comparison.sweeps for ranking in sweep.rankings]
-    confusions = {
-        # Gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed).
-        one.test_set.name: {
-            name: np.bincount(each.gold.astype(np.intp) * 3 + each.called, minlength=6).reshape(2, 3).tolist()
-            for name, each in one.outcomes.items()
-        }
-        for one in comparison.sets
-    }
-    slices = []
+    pairs, slices, confusions = list[Any](), list[Any](), dict[str, Any]()
     for one in comparison.sets:
+        name, rows = one.test_set.name, []
+        # Gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed).
+        confusions[name] = {
+            system: np.bincount(each.gold.astype(np.intp) * 3 + each.called, minlength=6).reshape(2, 3).tolist()
+            for system, each in one.outcomes.items()
+        }
+        for pair in (pair for pair in comparison.pairs if pair.test_set == name):
+            test, differences = pair.mcnemar, {}
+            for metric, each in pair.differences.items():
+                bounds = [round_score(each.value), round_score(each.low), round_score(each.high)]
+                differences[metric] = [*bounds, each.p_value, pair.corrected[metric]]
+            row = {
+                "first": pair.first,
+                "second": pair.second,
+                "rows": pair.num_rows,
+                "groups": pair.num_groups,
+                "differences": differences,
+                "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
+            }
+            rows.append(row)
+        if rows:
+            pairs.append({"name": name, "rows": rows})
         cells = [
             [
                 TITLES.get(part.field, part.field),
                 part.value,
                 part.num_rows,
                 round_score(part.hallucinated),
-                [[_metric_data(part.metrics[system].get(name)) for name in METRICS] for system in one.outcomes],
+                [[_metric_data(part.metrics[system].get(metric)) for metric in METRICS] for system in one.outcomes],
             ]
             for part in one.slices
         ]
         if cells:
-            slices.append({"name": one.test_set.name, "systems": list(one.outcomes), "rows": cells})
+            slices.append({"name": name, "systems": list(one.outcomes), "rows": cells})
     return {
         "settings": list(comparison.settings),
         "runs": [
@@ -200,11 +210,7 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         "metrics": parts,
         "sweeps": [_ranking_data(f"sweep-{place}", ranking) for place, ranking in enumerate(rankings)],
         "tested": tested,
-        "pairs": [
-            {"name": one.test_set.name, "rows": rows}
-            for one in comparison.sets
-            if (rows := [_pair_data(pair) for pair in comparison.pairs if pair.test_set == one.test_set.name])
-        ],
+        "pairs": pairs,
         "sliced": METRICS,
         "slices": slices,
         "confusions": confusions,
@@ -232,22 +238,6 @@ def _metric_data(metric: Metric | None) -> list[Any] | None:
     return None if metric is None else [round_score(metric.value), round_score(metric.low), round_score(metric.high)]
 
 
-def _pair_data(pair: Pair) -> dict[str, Any]:
-    differences = {
-        name: [round_score(one.value), round_score(one.low), round_score(one.high), one.p_value, pair.corrected[name]]
-        for name, one in pair.differences.items()
-    }
-    test = pair.mcnemar
-    return {
-        "first": pair.first,
-        "second": pair.second,
-        "rows": pair.num_rows,
-        "groups": pair.num_groups,
-        "differences": differences,
-        "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
-    }
-
-
 def plot_curves(runs: Sequence[Run]) -> bytes | None:
     """Plots the learning curves, a panel for each metric; None if nothing was logged."""
     curves: dict[int, dict[str, Curve]] = {}
@@ -267,7 +257,9 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
     if not names:
         return None
 
-    def draw() -> "Figure":
+    from matplotlib import rc_context
+
+    with rc_context(SVG):
         columns = min(len(names), 2)
         rows = -(-len(names) // columns)
         figure, _ = new_figure(9, 2.6 * rows + 0.4, rows=rows, columns=columns)
@@ -289,76 +281,62 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
             handles |= zip(*axes.get_legend_handles_labels()[::-1], strict=True)
         if len(handles) > 1:
             figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=2)
-        return figure
-
-    return render_svg(draw)
+        return _to_svg(figure)
 
 
-def plot_precision_recall(compared: ComparedSet) -> bytes | None:
-    """Plots precision by recall of each system's scores, and marks the system's threshold."""
+def plot_scores(compared: ComparedSet) -> list[bytes]:
+    """Plots precision by recall of the first systems' scores, and the share of hallucinated rows by score.
+
+    Systems need scores for rows of both classes; without one there is no plot.
+    """
+    from matplotlib import rc_context
     from sklearn.metrics import precision_recall_curve
 
-    def draw(axes: "Axes", line: int, name: str, outcomes: Outcomes) -> None:
-        rows = outcomes.scored
-        precision, recall, _ = precision_recall_curve(outcomes.gold[rows], outcomes.scores[rows])
-        kept = _thin(len(recall) - 1)  # the last point, recall 0, belongs to no score
-        axes.plot(recall[kept], precision[kept], label=plot_name(name), drawstyle="steps-post", **_line_style(line))
-        called = outcomes.called[rows] == 1
-        if called.any():
-            correct = int((outcomes.gold[rows] * called).sum())
-            point = correct / max(int(outcomes.gold[rows].sum()), 1), correct / int(called.sum())
-            mark: dict[str, Any] = {"color": COLOURS[line], "markeredgecolor": "black", "zorder": 3}
-            axes.plot(*point, MARKERS[line], markersize=8, **mark)
-            lowest = f"{outcomes.scores[rows][called].min():.2f}"
-            axes.annotate(lowest, point, xytext=(6, 6), textcoords="offset points", fontsize=8)
-        if line == 0:
-            share = float(np.mean(outcomes.gold))
-            head = f"share of hallucinated rows, {share:.0%}"
-            axes.axhline(share, color=GREY, linewidth=0.8, linestyle=":", label=head)
-
-    title = "Precision by recall; marks: the threshold of each, with its lowest score"
-    return _plot_systems(compared, draw, title, "recall of hallucinated rows", "precision")
-
-
-def plot_reliability(compared: ComparedSet) -> bytes | None:
-    """Plots the share of hallucinated rows by score, in ten bins; the size of points is that of the bins."""
-
-    def draw(axes: "Axes", line: int, name: str, outcomes: Outcomes) -> None:
-        if line == 0:
-            axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
-        rows = outcomes.scored
-        bins = reliability(outcomes.scores[rows], outcomes.gold[rows], NUM_BINS)
-        x, y = [one.mean_score for one in bins], [one.hallucinated for one in bins]
-        sizes = [8 + 200 * one.count / int(rows.sum()) for one in bins]
-        axes.plot(x, y, label=plot_name(name), **_line_style(line))
-        axes.scatter(x, y, s=sizes, color=COLOURS[line], marker=MARKERS[line])
-
-    axis_names = "P(hallucinated), mean of a bin", "share of hallucinated rows"
-    return _plot_systems(compared, draw, "Reliability", *axis_names)
-
-
-def _plot_systems(
-    compared: ComparedSet, draw_system: Callable[["Axes", int, str, Outcomes], None], title: str, x: str, y: str
-) -> bytes | None:
-    """Plots shares of the first systems with scores for rows of both classes; None if there are none."""
     has_both = {name: 0 < one.gold[one.scored].sum() < one.scored.sum() for name, one in compared.outcomes.items()}
     scored = [(name, one) for name, one in compared.outcomes.items() if has_both[name]][:MAX_LINES]
     if not scored:
-        return None
+        return []
 
-    def draw() -> "Figure":
-        figure, axes = new_figure(6.4, 4.6)
-        for line, (name, outcomes) in enumerate(scored):
-            draw_system(axes, line, name, outcomes)
+    def label_axes(axes: "Axes", title: str, x: str, y: str) -> None:
         for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
             axis.set_major_formatter(percent_axis())
             axis.set_label_text(label)
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.05)
         legend_above(axes, title)
-        return figure
 
-    return render_svg(draw)
+    with rc_context(SVG):
+        precisions, axes = new_figure(6.4, 4.6)
+        for line, (name, outcomes) in enumerate(scored):
+            rows = outcomes.scored
+            precision, recall, _ = precision_recall_curve(outcomes.gold[rows], outcomes.scores[rows])
+            kept = _thin(len(recall) - 1)  # the last point, recall 0, belongs to no score
+            axes.plot(recall[kept], precision[kept], label=plot_name(name), drawstyle="steps-post", **_line_style(line))
+            called = outcomes.called[rows] == 1
+            if called.any():  # the threshold with its lowest score
+                correct = int((outcomes.gold[rows] * called).sum())
+                point = correct / max(int(outcomes.gold[rows].sum()), 1), correct / int(called.sum())
+                mark: dict[str, Any] = {"color": COLOURS[line], "markeredgecolor": "black", "zorder": 3}
+                axes.plot(*point, MARKERS[line], markersize=8, **mark)
+                lowest = f"{outcomes.scores[rows][called].min():.2f}"
+                axes.annotate(lowest, point, xytext=(6, 6), textcoords="offset points", fontsize=8)
+            if line == 0:
+                share = float(np.mean(outcomes.gold))
+                head = f"share of hallucinated rows, {share:.0%}"
+                axes.axhline(share, color=GREY, linewidth=0.8, linestyle=":", label=head)
+        title = "Precision by recall; marks: the threshold of each, with its lowest score"
+        label_axes(axes, title, "recall of hallucinated rows", "precision")
+        reliabilities, axes = new_figure(6.4, 4.6)
+        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
+        for line, (name, outcomes) in enumerate(scored):
+            rows = outcomes.scored
+            bins = reliability(outcomes.scores[rows], outcomes.gold[rows], NUM_BINS)
+            x, y = [one.mean_score for one in bins], [one.hallucinated for one in bins]
+            sizes = [8 + 200 * one.count / int(rows.sum()) for one in bins]
+            axes.plot(x, y, label=plot_name(name), **_line_style(line))
+            axes.scatter(x, y, s=sizes, color=COLOURS[line], marker=MARKERS[line])
+        label_axes(axes, "Reliability", "P(hallucinated), mean of a bin", "share of hallucinated rows")
+        return [_to_svg(precisions), _to_svg(reliabilities)]
 
 
 def _line_style(line: int) -> dict[str, Any]:
@@ -366,15 +344,12 @@ def _line_style(line: int) -> dict[str, Any]:
 
 
 def _thin(count: int) -> NDArray[np.intp]:
-    """Chooses at most MAX_POINTS places, the first and the last among them."""
-    return np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).astype(np.intp))
+    """Chooses at most 400 places of a curve, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, 400)).astype(np.intp))
 
 
-def render_svg(draw: Any) -> bytes:
-    """Renders a figure as SVG; the same data give the same bytes."""
-    from matplotlib import rc_context
-
+def _to_svg(figure: "Figure") -> bytes:
+    """Renders a figure under the settings `SVG`; the same data give the same bytes."""
     image = BytesIO()
-    with rc_context({**STYLE, "svg.hashsalt": "faithkit"}):
-        draw().savefig(image, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     return image.getvalue()

@@ -25,7 +25,6 @@ from faithkit_workflows.compare.comparison import MISSING, Comparison, RankedSwe
 MAX_RUNS = 30  # of a table; the page has all
 MAX_SWEEP_ROWS = 15
 MAX_SETTINGS = 6
-MAX_METRICS = 3
 MAX_PAIRS = MAX_PROBLEMS = 10
 MAX_CHARACTERS = 60  # of a name or a setting
 # The most informative settings, by the last part of their keys, and the metrics of which the first few are shown.
@@ -64,7 +63,7 @@ def print_comparison(comparison: Comparison, *, against: str | None = None) -> N
         if values["f1"]:  # which is the same for responses
             values["response_f1"] = []
         known = sorted({name for of_run in metrics.values() for name in of_run})
-        first, *_ = names = ([name for name in SHOWN if any(values[name])] or known)[:MAX_METRICS]
+        first, *_ = names = ([name for name in SHOWN if any(values[name])] or known)[:3]
         end, sign = ("lowest", 1) if is_lower_better(first) else ("highest", -1)
         order = {n: sign * found[first].value if first in found else float("inf") for n, found in metrics.items()}
         rows = (

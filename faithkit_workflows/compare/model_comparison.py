@@ -26,6 +26,7 @@ from faithkit.metrics.judging import measure_agreement
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import format_p
 from faithkit.provenance.row_keys import group_hash
+from faithkit.published.known_detectors import known_detectors
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.scores.board import Board, Pair
 from faithkit.scores.measures import MACRO_F1, titles_of
@@ -44,7 +45,7 @@ from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.mutations import SEPARATOR, with_passages
 from faithkit_workflows.audit.target import URL, Asker, Target, open_target, passages_of
 from faithkit_workflows.detectors.cascade import Cascade
-from faithkit_workflows.detectors.known import check_source
+from faithkit_workflows.detectors.known import SERVERS, find_source
 from faithkit_workflows.detectors.loading import usage_of
 from faithkit_workflows.tables.user_table import SPANS, open_user_table
 
@@ -106,10 +107,16 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
             the verdicts in the folder are of other texts: before any model is asked.
     """
     names, kinds = config["models"], detector_kinds()
+    config = {**config, "threshold": None, "server_model": None}  # models are opened as the audit opens its target
     functions = [name for name in names if ":" in name and name.partition(":")[0] not in kinds]
-    targets = {name: _open(name, config) for name in names if name in functions or URL.fullmatch(name)}
-    for name in names:
-        check_source(name)
+    targets = {
+        name: open_target({**config, "target": name}) for name in names if name in functions or URL.fullmatch(name)
+    }
+    for name in names:  # weights of a detector of others that cannot be found
+        kind, _, argument = name.partition(":")
+        known = known_detectors().get(kind)
+        if known and not argument.startswith(SERVERS) and (argument or not getattr(known, "served", "")):
+            find_source(known, argument)
     path = folder / VERDICTS / TEXTS
     texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
     found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}  # labels may be new
@@ -123,10 +130,6 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
     ]
 
 
-def _open(name: str, config: Mapping[str, Any]) -> Target:
-    return open_target({**config, "target": name, "threshold": None, "server_model": None})
-
-
 def _ask(
     name: str, target: Target | None, rows: Sequence[Example], path: Path, config: Mapping[str, Any]
 ) -> AskedModel:
@@ -137,7 +140,7 @@ def _ask(
         return AskedModel(name=name, answers=known, problems=Counter(), costs=costs)
     began = time.perf_counter()
     try:
-        target = target or _open(name, config)
+        target = target or open_target({**config, "target": name})
     except UserError as error:
         log.warning("%s is left out: %s", name, error)
         reason = f"not loaded: {shorten(error.problem, 200)[1:-1]}"
@@ -272,6 +275,9 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         called = sum(of_model[row.id].label == HALLUCINATED for of_model in answers.values())
         minority[row.id] = min(called, len(answers) - called)
     differing = [row for row in common if row.label is None and minority[row.id]]
+    # Where groups are few, rows count by themselves.
+    agreed_by = groups if len(set(groups)) >= MIN_GROUPS_OF_SHARE else [row.id for row in common]
+    labels = {name: [str(of_model[row.id].label) for row in common] for name, of_model in answers.items()}
     return ModelComparison(
         asked=asked,
         names=list(answers),
@@ -279,18 +285,14 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         common=common,
         answers=answers,
         shares={name: metric for name, metric in shares.items() if metric is not None},
-        agreements={both: _agree(common, answers, *both) for both in combinations(answers, 2)},
+        agreements={
+            (first, second): measure_agreement(labels[first], labels[second], agreed_by).metrics
+            for first, second in combinations(answers, 2)
+        },
         accuracy=measure_accuracy(labelled, answers) if labelled else None,
         to_label=sorted(differing, key=lambda row: (-minority[row.id], group_hash(row.id)))[:num_to_label],
         notes=notes,
     )
-
-
-def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -> Mapping[str, Metric]:
-    one, other = ([str(answers[name][row.id].label) for row in rows] for name in (first, second))
-    groups = [row.group for row in rows]
-    is_grouped = len(set(groups)) >= MIN_GROUPS_OF_SHARE
-    return measure_agreement(one, other, groups if is_grouped else [row.id for row in rows]).metrics
 
 
 def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
@@ -334,8 +336,11 @@ def _false_alarms(rows: Sequence[Example], answers: Mapping[str, Prediction]) ->
     return {} if found is None else {FALSE_ALARMS: found}
 
 
-def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> str:
+def describe_best(best: str, pairs: Sequence[Pair], metric: str) -> str:
     """States which models the best one is better than, and how many more labels would show a difference from others.
+
+    These are the rows that would probably show the smallest of the differences, or one of five points. The interval
+    shrinks with the root of the number of rows; what no group shows needs 3 / `SMALLEST` groups.
 
     Args:
         pairs: The best model minus each other one.
@@ -350,31 +355,25 @@ def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> s
     if not all(has_enough_rows(test.difference) for test in tests.values()):
         needed = f"at least {MIN_ROWS} in {MIN_GROUPS} groups are needed"
         return f"Too few rows to tell which model is better: {size}; {needed}."
-    found = {name: f"{name} ({test.text}, Holm's p {format_p(p_values[name])})" for name, test in tests.items()}
-
-    def relation(name: str) -> str:
-        verdict = tests[name].verdict
-        if verdict is Decision.BETTER and p_values[name] < 0.05:
-            return BETTER
-        return EQUIVALENT if verdict is Decision.LEVEL else UNDECIDED
-
-    parts = {how: [found[name] for name in tests if relation(name) == how] for how in (BETTER, EQUIVALENT, UNDECIDED)}
+    parts: dict[str, list[str]] = {BETTER: [], EQUIVALENT: [], UNDECIDED: []}
+    undecided: list[Difference] = []
+    for name, test in tests.items():
+        is_better = test.verdict is Decision.BETTER and p_values[name] < 0.05
+        relation = BETTER if is_better else EQUIVALENT if test.verdict is Decision.LEVEL else UNDECIDED
+        parts[relation].append(f"{name} ({test.text}, Holm's p {format_p(p_values[name])})")
+        if relation == UNDECIDED:
+            undecided.append(test.difference)
     described = ", and ".join(f"{how} {' and '.join(names)}" for how, names in parts.items() if names)
-    undecided = [pair.differences[metric] for pair in pairs if relation(pair.second) == UNDECIDED]
-    return f"{best} is {described}, on {size}{f': {describe_missing_rows(undecided)}' if undecided else ''}."
-
-
-def describe_missing_rows(undecided: Sequence[Difference]) -> str:
-    """States how many more rows would probably show the smallest of the differences, or one of five points.
-
-    The interval shrinks with the root of the number of rows; what no group shows needs 3 / `SMALLEST` groups.
-    """
-    found = min(undecided, key=lambda one: abs(one.value))
-    wanted = max(abs(found.value), SMALLEST)
-    power = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
-    by_width, by_groups = (power * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
-    more = math.ceil(round(found.n * (max(by_width, by_groups) - 1), 6))
-    if more <= 0:
-        return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"
-    unit = 10 ** max(0, len(str(more)) - 2)  # rounded up to two digits
-    return f"label about {math.ceil(more / unit) * unit:,} more rows to see a difference of {100 * wanted:.0f} points"
+    missing = ""
+    if undecided:
+        found = min(undecided, key=lambda one: abs(one.value))
+        wanted = max(abs(found.value), SMALLEST)
+        power = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
+        by_width, by_groups = (power * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
+        more = math.ceil(round(found.n * (max(by_width, by_groups) - 1), 6))
+        unit = 10 ** max(0, len(str(more)) - 2)  # rounded up to two digits
+        points = f"a difference of {100 * wanted:.0f} points"
+        missing = f": label about {math.ceil(more / unit) * unit:,} more rows to see {points}"
+        if more <= 0:
+            missing = f": {points} would probably be seen on these rows"
+    return f"{best} is {described}, on {size}{missing}."

@@ -46,11 +46,6 @@ COSTS = {
 }
 INTERVALS = "95% intervals over groups, or rows of fewer than five"
 SECONDS_LINE = "seconds: for 100 rows, after the first"
-LABEL_HINT = (
-    "Fill its column label with hallucinated or faithful, then give the file to the same command. It holds no verdict, "
-    "so that none is copied. These rows show best which model is better. Accuracy on them is not that on all rows, "
-    "and differences are larger, since the models disagree on each."
-)
 
 
 def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, Any]) -> None:
@@ -73,7 +68,28 @@ def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, 
             }
             to_label.append(cells)
         write_table(folder / TO_LABEL, to_label, ",")
-    write_json(folder / REPORT, _to_dict(found) | {"config": config, "environment": environment()})
+    report = {  # without the texts of rows
+        "conclusion": found.lines,
+        "notes": found.notes,
+        "rows": len(found.rows),
+        "compared_rows": len(found.common),
+        "models": {
+            one.name: {
+                "verdicts": len(one.answers),
+                "problems": dict(one.problems),
+                "costs": dict(one.costs),
+                "called_hallucinated": asdict(found.shares[one.name]) if one.name in found.shares else None,
+            }
+            for one in found.asked
+        },
+        "accuracy": None if found.accuracy is None else asdict(found.accuracy),
+        "agreement": [
+            {"models": both, **{name: asdict(metric) for name, metric in one.items()}}
+            for both, one in found.agreements.items()
+        ],
+        "label_first": [row.id for row in found.to_label],
+    }
+    write_json(folder / REPORT, report | {"config": config, "environment": environment()})
     lines = []
     for row in found.rows:
         verdicts = {one.name: one.answers[row.id].to_dict() for one in found.asked if row.id in one.answers}
@@ -170,32 +186,6 @@ def _as_cell(text: str) -> str:
     return dumps([text]) if text.lstrip().startswith("[") else text
 
 
-def _to_dict(found: ModelComparison) -> dict[str, Any]:
-    """Converts figures to plain containers; texts of rows are left out."""
-    accuracy = found.accuracy
-    return {
-        "conclusion": found.lines,
-        "notes": found.notes,
-        "rows": len(found.rows),
-        "compared_rows": len(found.common),
-        "models": {
-            one.name: {
-                "verdicts": len(one.answers),
-                "problems": dict(one.problems),
-                "costs": dict(one.costs),
-                "called_hallucinated": asdict(found.shares[one.name]) if one.name in found.shares else None,
-            }
-            for one in found.asked
-        },
-        "accuracy": None if accuracy is None else asdict(accuracy),
-        "agreement": [
-            {"models": both, **{name: asdict(metric) for name, metric in one.items()}}
-            for both, one in found.agreements.items()
-        ],
-        "label_first": [row.id for row in found.to_label],
-    }
-
-
 def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, Markup]]:
     accuracy = found.accuracy
     if accuracy is not None:
@@ -217,7 +207,12 @@ def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]])
     tables = [share_table(found), agreement_table(found)]
     yield "agreement", "Verdicts and agreement", _tables(*tables)
     if found.to_label:
-        lines = [f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]
+        lines = [
+            f"{TO_LABEL} in this folder has rows on which models disagree.",
+            "Fill its column label with hallucinated or faithful, then give the file to the same command. It holds no "
+            "verdict, so that none is copied. These rows show best which model is better. Accuracy on them is not that "
+            "on all rows, and differences are larger, since the models disagree on each.",
+        ]
         yield "label", "Label first", fill_part("notes", lines)
     shown = {key: head for key, head in COSTS.items() if any(key in one.costs for one in found.asked)}
     costs = [[one.name, *(_format_cost(one.costs, key) for key in shown)] for one in found.asked]

@@ -66,11 +66,6 @@ class TestSet:
     with_text: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def is_labelled(self) -> bool:
-        """Reports whether any row has a gold label."""
-        return any(gold_label(example) is not None for example in self.examples.values())
-
     def select_judged(self, *systems: System) -> list[Example]:
         """Selects the rows with a gold label and a predicted label of each of these systems, in the files' order."""
         rows = []
@@ -117,7 +112,25 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
                 }
                 _add(test_set, System(system, run, {}, measured), rows)
     for test_set in found.values():
-        _check(test_set)
+        systems, total = test_set.systems, len(test_set.examples)
+        if not systems:
+            continue
+        for one in systems:
+            if len(one.predictions) < total and len(systems) > 1:
+                test_set.problems.append(f"{one.name} has {len(one.predictions):,} of the {total:,} rows")
+        num_labelled = sum(gold_label(example) is not None for example in test_set.examples.values())
+        if not num_labelled and all(each.label is None for one in systems for each in one.predictions.values()):
+            if sum(bool(one.measured) for one in systems) < min(2, len(systems)):
+                hint = "answers of generators are compared where `faithkit evaluate` has measured them"
+                test_set.problems.append(hint)
+        elif not num_labelled:
+            test_set.problems.append("no row has a gold label: errors are unknown")
+        elif num_labelled < total:
+            test_set.problems.append(f"{total - num_labelled:,} of {total:,} rows have no gold label")
+        if (without := total - len(test_set.with_text)) == total:
+            test_set.problems.append("the files have no texts (save_texts=false): rows are shown without")
+        elif without:
+            test_set.problems.append(f"{without:,} of {total:,} rows have no text")
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
 
 
@@ -186,29 +199,6 @@ def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
     }
     facts = {FACT + fact: value for fact, value in example.meta.items()}
     return {key: value for key, value in found.items() if value is not None} | facts
-
-
-def _check(test_set: TestSet) -> None:
-    """Adds what cannot be compared to the problems."""
-    total = len(test_set.examples)
-    for system in test_set.systems:
-        if len(system.predictions) < total and len(test_set.systems) > 1:
-            test_set.problems.append(f"{system.name} has {len(system.predictions):,} of the {total:,} rows")
-    if not test_set.systems:
-        return
-    num_labelled = sum(gold_label(example) is not None for example in test_set.examples.values())
-    predictions = (one for system in test_set.systems for one in system.predictions.values())
-    if not num_labelled and all(one.label is None for one in predictions):
-        if sum(bool(system.measured) for system in test_set.systems) < min(2, len(test_set.systems)):
-            test_set.problems.append("answers of generators are compared where `faithkit evaluate` has measured them")
-    elif not num_labelled:
-        test_set.problems.append("no row has a gold label: errors are unknown")
-    elif num_labelled < total:
-        test_set.problems.append(f"{total - num_labelled:,} of {total:,} rows have no gold label")
-    if (without := total - len(test_set.with_text)) == total:
-        test_set.problems.append("the files have no texts (save_texts=false): rows are shown without")
-    elif without:
-        test_set.problems.append(f"{without:,} of {total:,} rows have no text")
 
 
 MAX_VALUES = 25  # fields with more values are left out

@@ -4,8 +4,9 @@
 The rules read first person and passive in the perfect or past tense, with the verbs of a table. Questions, negations
 and conditions are no claims.
 
->>> calls = [{"name": "get_order", "arguments": "{}", "failed": False, "result": "id: 7."}]
->>> [(mark.text, mark.evidence.reason) for mark in find_unsupported_actions("I have sent the invoice.", calls)]
+>>> calls = '[{"name": "get_order", "arguments": "{}", "failed": false, "result": "id: 7."}]'
+>>> found = add_actions(Prediction(id="1", label="faithful"), "I have sent the invoice.", calls)
+>>> [(mark.text, mark.evidence.reason) for mark in found.spans]
 [('I have sent the invoice', 'no call of a tool does this')]
 """
 
@@ -26,7 +27,6 @@ ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated
 # The words of a call's name or arguments that do what a verb says.
 _CHANGE = "update change edit modify set write replace rename move patch put apply"
-_SHELL = "bash shell exec terminal command"
 _VERBS = {
     "sent emailed mailed messaged notified informed forwarded replied": "send mail message notif sms reply forward",
     "booked reserved": "book reserv",
@@ -66,18 +66,6 @@ _NO_CLAIM = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"[.;!?](?=\s|\Z)|\n|,? and (?:I|we)\b|\Z")
-_SENTENCE_END = re.compile(r"[.!?]\s|\n")
-_STOP = re.compile(r"[.!?\n]")
-_SUBJECT_START = re.compile(r"[.,;:!?]\s|\n|\band ")
-
-
-def find_unsupported_actions(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[Span]:
-    """Finds the claimed actions that no successful call does.
-
-    Args:
-        calls: Each with name, arguments as a text, failed, and the text of its result.
-    """
-    return [span for span, is_done in _judge_claims(answer, calls) if not is_done]
 
 
 def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple[Span, bool]]:
@@ -87,18 +75,28 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
     if not claims:
         return []
     sentences, stops, subjects = (
-        [0, *(mark.end() for mark in pattern.finditer(answer))] for pattern in (_SENTENCE_END, _STOP, _SUBJECT_START)
+        [0, *(mark.end() for mark in re.finditer(pattern, answer))]
+        for pattern in (r"[.!?]\s|\n", r"[.!?\n]", r"[.,;:!?]\s|\n|\band ")
     )
     clauses, negations = list(_CLAUSE_END.finditer(answer)), [one.span() for one in _NO_CLAIM.finditer(answer)]
-    commands, results = [_words_of(call) for call in calls], [call.get("result", "") for call in calls]
+    commands = []  # the words of each call's name, of a shell with those of its command
+    for call in calls:
+        name = str(call["name"]).lower()
+        is_shell = any(word in name for word in ("bash", "shell", "exec", "terminal", "command"))
+        text = f"{name} {call['arguments']}".lower() if is_shell else name
+        commands.append(set(re.findall(r"[a-z]+", text)))
 
     @cache
     def calls_for(keywords: tuple[str, ...]) -> list[Mapping[str, Any]]:
-        return [call for call, words in zip(calls, commands, strict=True) if _has_word(words, keywords)]
+        return [
+            call
+            for call, words in zip(calls, commands, strict=True)
+            if any(word.startswith(keywords) for word in words)
+        ]
 
     @cache
     def is_reported(verb: str) -> bool:
-        return any(verb in result.lower() for result in results)
+        return any(verb in call.get("result", "").lower() for call in calls)
 
     for claim, following in zip_longest(claims, claims[1:]):
         start = claim.start()
@@ -122,7 +120,9 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
                 continue
         end = clause_end.start()
         if following is not None and following.start() < end:  # "I fixed it and all tests pass" has two
-            end = start + len(_drop_joint(answer[start : following.start()]))
+            end = start + len(answer[start : following.start()].rstrip().removesuffix("and"))
+            while answer[end - 1].isspace() or answer[end - 1] == ",":
+                end -= 1
         if not is_run and groups["passive"]:  # with its subject
             start = max(subjects[bisect_right(subjects, start) - 1], before)
         reason = "no call of a tool does this"
@@ -135,30 +135,6 @@ def _judge_claims(answer: str, calls: Sequence[Mapping[str, Any]]) -> list[tuple
         span = Span(start=start, end=end, score=PROBABILITY, text=text, evidence=evidence, **known)
         found.append((span, bool(doing) and not failed))
     return found
-
-
-def _drop_joint(text: str) -> str:
-    """Drops what joins two claims: commas, spaces, and an `and`."""
-    whole = text.rstrip()
-    if whole.endswith("and"):
-        text = whole.removesuffix("and")
-    end = len(text)
-    while end and (text[end - 1].isspace() or text[end - 1] == ","):
-        end -= 1
-    return text[:end]
-
-
-def _words_of(call: Mapping[str, Any]) -> list[str]:
-    """Returns the words of a call's name, of a shell with those of the command, in order."""
-    name = str(call["name"]).lower()
-    is_shell = any(word in name for word in _SHELL.split())
-    return sorted(set(re.findall(r"[a-z]+", f"{name} {call['arguments']}".lower() if is_shell else name)))
-
-
-def _has_word(words: Sequence[str], beginnings: Sequence[str]) -> bool:
-    """Whether sorted words have one with some beginning."""
-    places = ((bisect_left(words, beginning), beginning) for beginning in beginnings)
-    return any(place < len(words) and words[place].startswith(beginning) for place, beginning in places)
 
 
 def add_actions(prediction: Prediction, answer: str, calls: str) -> Prediction:

@@ -139,7 +139,25 @@ def check(
     found = _judge(find_detector(by), knowledge, response, history, threshold, on_language)
     is_single = isinstance(response, str)
     rows = [(found, knowledge, response)] if is_single else zip(found, knowledge, response, strict=True)
-    results = [_complete(*row, threshold) for row in rows]
+    results = []
+    for one, source, text in rows:
+        # A detector without the argument `threshold`, such as a judge, has labelled without it.
+        if threshold is not None and one.score is not None and one.label != UNPARSED:
+            is_over = one.score >= threshold
+            one = replace(one, label=HALLUCINATED) if is_over else replace(one, label=FAITHFUL, spans=())
+        if one.spans and source is not None:
+            # Evidence counts in the passages as they are given, of which detectors read each once.
+            read = read_passages("knowledge", source)
+            given = [source] if isinstance(source, str) else [passage_text(passage) for passage in source]
+            one = add_evidence(one, read, text)
+            spans = [
+                replace(span, evidence=replace(span.evidence, passage=given.index(read[span.evidence.passage])))
+                if span.evidence is not None and span.evidence.text
+                else span
+                for span in one.spans
+            ]
+            one = replace(one, spans=tuple(spans))
+        results.append(one)
     return results[0] if is_single else results
 
 
@@ -165,28 +183,6 @@ def judge_turns(
 def _as_lists(value: Any) -> Any:
     """Reads iterators, also those in a list, which can be read once."""
     return [_as_lists(item) for item in value] if is_list(value) else value
-
-
-def _complete(found: Prediction, knowledge: Any, response: str, threshold: float | None) -> Prediction:
-    """Labels by the threshold what a detector without this argument has labelled, such as a judge; adds evidence.
-
-    Evidence counts in the passages as they are given, of which detectors read each once.
-    """
-    if threshold is not None and found.score is not None and found.label != UNPARSED:
-        is_over = found.score >= threshold
-        found = replace(found, label=HALLUCINATED) if is_over else replace(found, label=FAITHFUL, spans=())
-    if not found.spans or knowledge is None:
-        return found
-    read = read_passages("knowledge", knowledge)
-    given = [knowledge] if isinstance(knowledge, str) else [passage_text(one) for one in knowledge]
-    found = add_evidence(found, read, response)
-    spans = [
-        replace(span, evidence=replace(span.evidence, passage=given.index(read[span.evidence.passage])))
-        if span.evidence is not None and span.evidence.text
-        else span
-        for span in found.spans
-    ]
-    return replace(found, spans=tuple(spans))
 
 
 @overload
@@ -292,48 +288,45 @@ def _judge(
     detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None, on_language: str = WARN
 ) -> Any:
     """Returns the detector's result for a response, or a list of results; warns of languages that it does not read."""
-    found = _predict(detector, knowledge, response, history, threshold)
+    is_single, languages = isinstance(response, str), languages_of(detector)
+    if method := next((name for name in METHODS if hasattr(detector, name)), None):
+        options = {} if threshold is None or method == "judge" else {"threshold": threshold}
+        found = getattr(detector, method)(knowledge, response, history, **options)
+    else:
+        if is_single:
+            rows = [(knowledge, response, history)]
+        else:
+            given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+            columns = read_columns(given, "response")
+            rows = list(zip(*(columns.get(name, [None] * len(response)) for name in ROW), strict=True))
+        join = number_passages if getattr(detector, "numbers_passages", False) else join_passages
+        examples = [
+            Example(
+                id=str(number),
+                source="assert_faithful",
+                split="all",
+                group=str(number),
+                knowledge=join(read_passages("knowledge", row_knowledge)),
+                history=tuple(
+                    Turn(speaker=who or "user", text=text)
+                    for who, text in read_turns("history", [turns] if isinstance(turns, str) else turns or [])
+                ),
+                response=row_response,
+            )
+            for number, (row_knowledge, row_response, turns) in enumerate(rows)
+        ]
+        predictions = list(detector.predict_examples(examples))
+        found = predictions[0] if is_single else predictions
     if on_language == IGNORE:
         return found
-    is_single, languages = isinstance(response, str), languages_of(detector)
     contexts = knowledge if is_list(knowledge) and not is_single else [knowledge] * (1 if is_single else len(response))
     texts = [join_passages(read_passages("knowledge", one)) if one is not None else "" for one in contexts]
-    rows = zip([response] if is_single else response, texts, strict=True)
-    others = [find_other_language(*row, languages) for row in rows]
+    responses = [response] if is_single else response
+    others = [find_other_language(*row, languages) for row in zip(responses, texts, strict=True)]
     report_other_languages(others, languages, on_language)
     if is_single:
         return replace(found, language=others[0])
     return [replace(one, language=language) for one, language in zip(found, others, strict=True)]
-
-
-def _predict(detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None) -> Any:
-    if method := next((name for name in METHODS if hasattr(detector, name)), None):
-        options = {} if threshold is None or method == "judge" else {"threshold": threshold}
-        return getattr(detector, method)(knowledge, response, history, **options)
-    if isinstance(response, str):
-        rows = [(knowledge, response, history)]
-    else:
-        given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-        columns = read_columns(given, "response")
-        rows = list(zip(*(columns.get(name, [None] * len(response)) for name in ROW), strict=True))
-    join = number_passages if getattr(detector, "numbers_passages", False) else join_passages
-    examples = [
-        Example(
-            id=str(number),
-            source="assert_faithful",
-            split="all",
-            group=str(number),
-            knowledge=join(read_passages("knowledge", row_knowledge)),
-            history=tuple(
-                Turn(speaker=who or "user", text=text)
-                for who, text in read_turns("history", [turns] if isinstance(turns, str) else turns or [])
-            ),
-            response=row_response,
-        )
-        for number, (row_knowledge, row_response, turns) in enumerate(rows)
-    ]
-    predictions = list(detector.predict_examples(examples))
-    return predictions[0] if isinstance(response, str) else predictions
 
 
 @lru_cache(maxsize=4)

@@ -51,7 +51,6 @@ class Band:
 
 
 NOTHING = Band(low=1.0, high=0.0, chosen="it judges nothing")
-EVERYTHING = Band(low=0.0, high=1.0, chosen="it judges everything")
 
 
 @dataclass(slots=True)
@@ -144,7 +143,7 @@ def choose_band_by_budget(predictions: Sequence[Prediction], budget: float) -> B
     chosen = f"for {budget:.0%} of {len(scores):,} rows"
     count = int(budget * len(scores) + 1e-9)
     if count == len(scores):
-        return replace(EVERYTHING, chosen=chosen)
+        return Band(low=0.0, high=1.0, chosen=chosen)
     # The threshold follows from labels and scores; with a single label it is at the end of the scores.
     called = np.array([prediction.label == HALLUCINATED for prediction in predictions])
     if called.all():
@@ -178,24 +177,20 @@ def choose_band_by_precision(examples: Sequence[Example], predictions: Sequence[
     aim = f"precision>={precision:g}"
     gold = np.array([example.label == HALLUCINATED for example, _ in pairs])
     called = np.array([one.label == HALLUCINATED for one in kept])
-    above, below = (
-        _find_confident_score(scores[called], gold[called], aim),
-        _find_confident_score(1 - scores[~called], ~gold[~called], aim),
-    )
+    ends: list[float | None] = []  # the lowest confidence from which labels have the precision; None if there is none
+    for confidence, correct in ((scores[called], gold[called]), (1 - scores[~called], ~gold[~called])):
+        if not correct.any():
+            ends.append(None)
+        elif correct.all():
+            ends.append(0.0)
+        else:
+            found = choose_threshold(confidence, correct, aim)
+            ends.append(found.value if found.reached else None)
+    above, below = ends
     # A band includes its ends, so it stops just before the scores at which the cheap detector decides.
     high = 1.0 if above is None else float(np.nextafter(max(above, scores[called].min()), -inf))
     low = 0.0 if below is None else float(np.nextafter(min(1 - below, scores[~called].max()), inf))
     return Band(low=low, high=high, chosen=f"for {precision:.0%} precision outside, of {len(scores):,} rows")
-
-
-def _find_confident_score(confidence: NDArray[np.float64], correct: NDArray[np.bool_], aim: str) -> float | None:
-    """Finds the lowest confidence from which labels have the precision; None if there is none."""
-    if not correct.any():
-        return None
-    if correct.all():
-        return 0.0
-    found = choose_threshold(confidence, correct, aim)
-    return found.value if found.reached else None
 
 
 def _read_scores(predictions: Sequence[Prediction]) -> NDArray[np.float64]:

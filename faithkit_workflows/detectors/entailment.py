@@ -41,7 +41,6 @@ CRITIC_LABELS = {"faithful", "hallucinated"}
 COLUMNS = {"entail": ENTAILMENT, "neutral": NEUTRAL, "contra": CONTRADICTION, "not": NEUTRAL, "non": NEUTRAL}
 ANSWERS = {ENTAILMENT: "yes", NEUTRAL: "unknown", CONTRADICTION: "no"}
 QUESTION = "Is the hypothesis entailed by the premise? yes, no, or unknown"
-MAX_PREMISE_WORDS = 80  # of a longer premise the sentences most similar to the hypothesis are read
 MAX_TOKENS = 512  # of a question; the end of the premise is cut first, then the second half of the hypothesis
 SEQ2SEQ_CPU_BATCH_TOKENS, SEQ2SEQ_GPU_BATCH_TOKENS = 1024, 16_384
 IGNORED_LABEL = -100  # transformers leaves it out of the loss
@@ -73,20 +72,14 @@ def load_entailment(
     labels = [str(loaded.model.config.id2label[i]).lower() for i in range(loaded.model.config.num_labels)]
     if set(labels) == CRITIC_LABELS:
         return CriticEntailment(Critic.of(loaded, checkpoint, batch_tokens=batch_tokens))
-    longest = min(512, getattr(loaded.model.config, "max_position_embeddings", 512) - 2)
-    encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
-    default = default_batch_tokens(loaded.model)
-    return NliModel(loaded.model, encoder, match_nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
-
-
-def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
-    """Finds the column, of three, of each class of a model."""
     columns = [next((c for start, c in COLUMNS.items() if label.startswith(start)), None) for label in labels]
     found = [column for column in columns if column is not None]
     if len(found) < len(labels) or len(set(found)) < len(found) or ENTAILMENT not in found:
         hint = "give a critic, or a model with the labels entailment, neutral, contradiction"
         raise UserError(f"not an NLI model: its labels are {', '.join(labels)}", place=checkpoint, hint=hint)
-    return found
+    longest = min(512, getattr(loaded.model.config, "max_position_embeddings", 512) - 2)
+    encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
+    return NliModel(loaded.model, encoder, found, batch_tokens=batch_tokens or default_batch_tokens(loaded.model))
 
 
 @dataclass(eq=False)
@@ -151,18 +144,36 @@ class Seq2SeqEntailment:
         for row, ids in enumerate(answers):
             self.answer_ids[row, : len(ids)] = torch.tensor(ids)
 
+    @torch.inference_mode()
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         questions = self.encode_questions(premises, hypotheses)
-        found = np.zeros((len(questions), len(ANSWERS)))
+        device, num_answers = self.model.device, len(self.answer_ids)
+        found = np.zeros((len(questions), num_answers))
         lengths = np.array([len(ids) for ids in questions], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None) if questions else ():
-            found[batch] = self._score_answers([questions[row] for row in batch])
+            shape = (len(batch), int(lengths[batch].max()))
+            ids, mask = torch.full(shape, self.tokenizer.pad_token_id), torch.zeros(shape, dtype=torch.long)
+            for row, place in enumerate(batch):
+                question = questions[place]
+                ids[row, : len(question)], mask[row, : len(question)] = torch.tensor(question), 1
+            ids, mask = ids.to(device), mask.to(device)
+            states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+            labels = self.answer_ids.repeat(len(batch), 1)  # [questions * answers, tokens]
+            logits = self.model(
+                encoder_outputs=(states.repeat_interleave(num_answers, 0),),
+                attention_mask=mask.repeat_interleave(num_answers, 0),
+                decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=labels),
+            ).logits
+            token_log_probs = logits.float().log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
+            total = (token_log_probs * (labels != IGNORED_LABEL)).sum(1).view(len(batch), num_answers)
+            found[batch] = total.double().softmax(-1).cpu().numpy()
         return found
 
     def encode_questions(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each pair's question, at most `MAX_TOKENS`."""
         pairs = list(zip(premises, hypotheses, strict=True))
-        premises = [best_sentences(*pair, MAX_PREMISE_WORDS) for pair in pairs]
+        # Of a premise of more than 80 words the sentences most similar to the hypothesis are read.
+        premises = [best_sentences(*pair, 80) for pair in pairs]
         premise_ids = tokenize(self.tokenizer, [f"Premise: {premise}" for premise in premises])
         hypothesis_ids = tokenize(self.tokenizer, [f"Hypothesis: {hypothesis}" for _, hypothesis in pairs])
         prefix, suffix = single_template(self.tokenizer)
@@ -174,23 +185,3 @@ class Seq2SeqEntailment:
             premise = premise_ids.row(row)[: room - len(hypothesis)].tolist()
             questions.append([*prefix, *premise, *hypothesis, *question_ids])
         return questions
-
-    @torch.inference_mode()
-    def _score_answers(self, questions: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Computes the probability of each answer to each question [questions, answers]."""
-        device, num_answers = self.model.device, len(self.answer_ids)
-        shape = (len(questions), max(map(len, questions)))
-        ids, mask = torch.full(shape, self.tokenizer.pad_token_id), torch.zeros(shape, dtype=torch.long)
-        for row, question in enumerate(questions):
-            ids[row, : len(question)], mask[row, : len(question)] = torch.tensor(question), 1
-        ids, mask = ids.to(device), mask.to(device)
-        states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        labels = self.answer_ids.repeat(len(questions), 1)  # [questions * answers, tokens]
-        logits = self.model(
-            encoder_outputs=(states.repeat_interleave(num_answers, 0),),
-            attention_mask=mask.repeat_interleave(num_answers, 0),
-            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=labels),
-        ).logits
-        token_log_probs = logits.float().log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
-        total = (token_log_probs * (labels != IGNORED_LABEL)).sum(1).view(len(questions), num_answers)
-        return total.double().softmax(-1).cpu().numpy()

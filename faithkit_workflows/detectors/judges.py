@@ -20,7 +20,6 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.measure_responses import CRITIC, ResponseJudge
 from faithkit.provenance.seen_rows import find_leaks
-from faithkit.provenance.used_model import UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.loading import describe_detector, load_detector
@@ -36,31 +35,6 @@ class LabelledSet:
     dataset: str
     rows: Sequence[Example]
     note: str = ""
-
-    def without_rows_of(self, model: UsedModel, name: str) -> "LabelledSet":
-        """Removes the rows that a model has seen; the detector has this name."""
-        sidecar, seen, kept = sidecar_of(model.path), model.seen, list(self.rows)
-        data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
-        if isinstance(data, Mapping) and "exclude" in data:
-            # What the training read: its parts, and the audit where weak labels were made from it.
-            blocks = data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"]
-            parts = [part for part in blocks if part.get("only") != "test"]
-            names = {dataset_of(part) for part in parts} | {"audit" for part in parts if part.get("audit_path")}
-            if self.dataset in names:
-                excluded = read_excluded(data["exclude"])
-                kept = [example for example in kept if excluded.covers(example)]
-        elif seen is None:
-            return replace(self, note=f"{self.note} (whether {name} was trained on them is unknown)")
-        if seen is not None:
-            leaked = find_leaks(kept, seen).rows
-            kept = [example for example, is_leaked in zip(kept, leaked, strict=True) if not is_leaked]
-        if not kept:
-            hint = "train it with data.exclude=[{dataset, path}] of the rows that it will judge, or name other rows"
-            raise UserError(f"benchmark.judge_labels: {name} was trained on every row of {self.dataset}", hint=hint)
-        if len(kept) == len(self.rows):
-            return self
-        log.info("%s is measured on %d of %d labelled rows of %s", name, len(kept), len(self.rows), self.dataset)
-        return replace(self, rows=kept, note=f"{self.note} that {name} has not seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +62,38 @@ class LabelledRows:
         Raises:
             UserError: No row of a set is left.
         """
-        sets = self.sets
+        sets = list(self.sets)
         for model in describe_detector(checkpoint):
-            sets = [one.without_rows_of(model, name) for one in sets]
+            sidecar, seen = sidecar_of(model.path), model.seen
+            read: set[str] | None = None  # the datasets of its training; None where these are unknown
+            excluded_blocks: Sequence[Any] = ()
+            data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
+            if isinstance(data, Mapping) and "exclude" in data:
+                # What the training read: its parts, and the audit where weak labels were made from it.
+                blocks = data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"]
+                parts = [part for part in blocks if part.get("only") != "test"]
+                excluded_blocks = data["exclude"]
+                read = {dataset_of(part) for part in parts} | {"audit" for part in parts if part.get("audit_path")}
+            for place, one in enumerate(sets):
+                kept = list(one.rows)
+                if read is None and seen is None:
+                    note = f"{one.note} (whether {name} was trained on them is unknown)"
+                    sets[place] = replace(one, note=note)
+                    continue
+                if read is not None and one.dataset in read:
+                    excluded = read_excluded(excluded_blocks)
+                    kept = [example for example in kept if excluded.covers(example)]
+                if seen is not None:
+                    leaked = find_leaks(kept, seen).rows
+                    kept = [example for example, is_leaked in zip(kept, leaked, strict=True) if not is_leaked]
+                if not kept:
+                    hint = "train it with data.exclude=[{dataset, path}] of the rows that it will judge"
+                    problem = f"benchmark.judge_labels: {name} was trained on every row of {one.dataset}"
+                    raise UserError(problem, hint=f"{hint}, or name other rows")
+                if len(kept) < len(one.rows):
+                    counts = len(kept), len(one.rows)
+                    log.info("%s is measured on %d of %d labelled rows of %s", name, *counts, one.dataset)
+                    sets[place] = replace(one, rows=kept, note=f"{one.note} that {name} has not seen")
         return LabelledRows(sets)
 
 

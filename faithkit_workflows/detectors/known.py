@@ -66,12 +66,7 @@ class KnownLoader:
             UserError: It cannot be found or loaded.
         """
         known = known_detectors()[name]
-        detector: Any = cls._load(known, path, precision, batch_tokens)
-        detector.languages = tuple(known.languages)
-        return detector
-
-    @classmethod
-    def _load(cls, known: KnownDetector, path: str, precision: str, batch_tokens: int | None) -> Detector:
+        detector: Any = None
         if isinstance(known, KnownLanguageModel):
             if path.startswith(SERVERS):
                 url, model = urldefrag(path)
@@ -90,23 +85,24 @@ class KnownLoader:
             options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
         match known:
             case PassageTagger():
-                return PromptedTagger(add_prompts(known, path), Tagger.load(source, **options))
+                detector = PromptedTagger(add_prompts(known, path), Tagger.load(source, **options))
             case PairClassifier():
-                return Critic.load(source, labels=dict(known.labels.items()), **options)
+                detector = Critic.load(source, labels=dict(known.labels.items()), **options)
             case WindowChecker():
                 base = find_source(known, path, known.base) if known.base else ""
-                return EntailmentChecker.load(known, source, base, **options)
+                detector = EntailmentChecker.load(known, source, base, **options)
             case SpanLister():
-                return SpanJudge(known, engine, find_system_prompt(known, path))
+                detector = SpanJudge(known, engine, find_system_prompt(known, path))
             case TemplateJudge():
-                return GuardianChecker(known, engine)
+                detector = GuardianChecker(known, engine)
             case PromptedJudge():
                 header = PromptHeader(reply=known.reply, hallucinated=known.hallucinated, faithful=known.faithful)
                 template = PromptTemplate(known.prompt, system=known.system, name=known.name, header=header)
                 asking = AskOptions(max_new_tokens=known.new_tokens or None)
                 judge = Judge(engine, asking, template=template, name=known.name)
-                return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
-        raise AssertionError(type(known))
+                detector = ClaimJudge(known, judge) if known.claims == SENTENCES else judge
+        detector.languages = tuple(known.languages)
+        return detector
 
     @classmethod
     def describe(cls, path: str, role: str, *, name: str) -> UsedModel:
@@ -148,18 +144,6 @@ def find_source(known: KnownDetector, argument: str, base: str = "") -> str:
     where = f"{argument}/base with a copy of it" if argument else f"checkpoint={known.name}:FOLDER with a copy of it"
     problem = f"{known.name} needs {wanted} of the model hub, which was not reached"
     raise UserError(problem, hint=f"give {where}, or set HF_HOME to a cache with it")
-
-
-def check_source(checkpoint: str) -> None:
-    """Checks early, before anything is loaded, that the weights of a detector of others can be found.
-
-    Raises:
-        UserError: They cannot; a checkpoint of another kind is not checked.
-    """
-    name, _, argument = checkpoint.partition(":")
-    known = known_detectors().get(name)
-    if known and not argument.startswith(SERVERS) and (argument or not getattr(known, "served", "")):
-        find_source(known, argument)
 
 
 class ClaimJudge:

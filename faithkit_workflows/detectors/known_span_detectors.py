@@ -139,12 +139,11 @@ class PromptedTagger:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        prompted = [replace(one, knowledge=self.prompt(one), history=()) for one in arguments.read_examples(examples)]
+        prompted = [
+            replace(one, knowledge=write_prompt(self.known, one), history=())
+            for one in arguments.read_examples(examples)
+        ]
         return self.tagger.predict_examples(prompted, progress=progress)
-
-    def prompt(self, example: Example) -> str:
-        """Writes the prompt of an example."""
-        return write_prompt(self.known, example)
 
     @property
     def model(self) -> Any:

@@ -43,7 +43,8 @@ from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.metric import Metric
 from faithkit.weights.resolve import LOCAL, is_hub_name, resolve
 from faithkit.words import unicode_words
-from faithkit_workflows.domains.domain_rows import DomainRows, Rows
+from faithkit_workflows.domains.domain_rows import DomainRows, Rows, concatenate
+from faithkit_workflows.settings.benchmark_blocks import DEV
 
 LENGTH, PUNCTUATION, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
     "length",
@@ -53,46 +54,43 @@ LENGTH, PUNCTUATION, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
     "knowledge length",
     "response, all",
 )
-AUTHOR_FIELDS = ("model", "model_name")  # of `meta`
 MIN_ROWS = 3  # rarer words are ignored
 Counts = dict[str, float]
 
 
 def measure_response_only(examples: Sequence[Example], *, num_resamples: int = 1000) -> dict[str, Metric]:
     """Computes the AUROC of each kind of features, with its interval; kinds that the set does not have are left out."""
-    counts = [_count(example) for example in examples]
+    counts: list[dict[str, Counts]] = []  # of each row, by kind
+    for example in examples:
+        text, words = example.response, unicode_words(example.response)
+        length = {"#words": len(words), "#log words": np.log1p(len(words)), "#per word": len(text) / max(1, len(words))}
+        marks = {f"#{mark}": float(text.count(mark)) for mark in MARKS} | {
+            "#capitals": sum(character.isupper() for character in text) / max(1, len(text)),
+            "#digits": sum(character.isdigit() for character in text) / max(1, len(text)),
+            "#starts lower": float(text[:1].islower()),
+            "#ends with a mark": float(text.rstrip()[-1:] in MARKS and bool(text.strip())),
+            "#negations": sum(word in NEGATIONS for word in words),
+            "#first person": sum(word in FIRST_PERSON for word in words),
+        }
+        grams = dict.fromkeys([*words, *(" ".join(pair) for pair in pairwise(words))], 1.0)
+        author = next((str(name) for key in ("model", "model_name") if (name := example.meta.get(key)) is not None), "")
+        of_row: dict[str, Counts] = {
+            LENGTH: length,
+            PUNCTUATION: marks,
+            WORDS: grams,
+            AUTHOR: {f"by {author}": 1.0},
+            KNOWLEDGE: {"knowledge": len(unicode_words(example.knowledge))},
+            ALL: length | marks | grams,
+        }
+        counts.append(of_row)
     found = {}
     for kind in KINDS:
-        of_kind = [of_row[kind] for of_row in counts]
-        if kind == AUTHOR and len({name for of_row in of_kind for name in of_row}) < 2:
+        of_kind = [one[kind] for one in counts]
+        if kind == AUTHOR and len({name for one in of_kind for name in one}) < 2:
             continue
         if metric := _measure(examples, of_kind, num_resamples):
             found[kind] = metric
     return found
-
-
-def _count(example: Example) -> dict[str, Counts]:
-    """Counts the features of a row, by kind."""
-    text, words = example.response, unicode_words(example.response)
-    length = {"#words": len(words), "#log words": np.log1p(len(words)), "#per word": len(text) / max(1, len(words))}
-    marks = {f"#{mark}": float(text.count(mark)) for mark in MARKS} | {
-        "#capitals": sum(character.isupper() for character in text) / max(1, len(text)),
-        "#digits": sum(character.isdigit() for character in text) / max(1, len(text)),
-        "#starts lower": float(text[:1].islower()),
-        "#ends with a mark": float(text.rstrip()[-1:] in MARKS and bool(text.strip())),
-        "#negations": sum(word in NEGATIONS for word in words),
-        "#first person": sum(word in FIRST_PERSON for word in words),
-    }
-    grams = dict.fromkeys([*words, *(" ".join(pair) for pair in pairwise(words))], 1.0)
-    author = next((str(example.meta[name]) for name in AUTHOR_FIELDS if example.meta.get(name) is not None), "")
-    return {
-        LENGTH: length,
-        PUNCTUATION: marks,
-        WORDS: grams,
-        AUTHOR: {f"by {author}": 1.0},
-        KNOWLEDGE: {"knowledge": len(unicode_words(example.knowledge))},
-        ALL: length | marks | grams,
-    }
 
 
 def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resamples: int) -> Metric | None:
@@ -269,7 +267,17 @@ class DomainBaselines:
         self, domains: Mapping[str, DomainRows], features: Features, *, nli: str | None, max_fit_rows: int | None
     ):
         self.domains, self.features, self.nli = domains, features, nli
-        self.fit_rows = {name: rows.limit(max_fit_rows) for name, rows in select_training_rows(domains).items()}
+        # What models of other domains learn from never includes the held-out half, or texts that another domain tests.
+        # Rows of extra domains are rows of other domains too.
+        self.fit_rows: dict[str, Rows] = {}
+        for name, of_domain in domains.items():
+            if of_domain.domain.extra:
+                continue
+            others = [other for key, other in domains.items() if key not in of_domain.domain.related_domains]
+            excluded = Excluded.of([row for one in others for half in one.halves.values() for row in half.originals])
+            rows = concatenate([of_domain.halves[DEV], of_domain.fit_only])
+            kept = rows.take([place for place, row in enumerate(rows.originals) if not excluded.covers(row)])
+            self.fit_rows[name] = kept.limit(max_fit_rows)
 
     def find_nli(self, name: str) -> str | None:
         """Finds the NLI model of a domain; None if the benchmark has none."""
@@ -321,19 +329,3 @@ def fit_regression(rows: Sequence[tuple[Values, NDArray[np.bool_]]]) -> Any:
     weights = np.concatenate(shares) * len(gold) / len(rows)
     model = make_pipeline(FunctionTransformer(compress_counts), StandardScaler(), LogisticRegression(max_iter=1000))
     return model.fit(features, gold, standardscaler__sample_weight=weights, logisticregression__sample_weight=weights)
-
-
-def select_training_rows(domains: Mapping[str, DomainRows]) -> dict[str, Rows]:
-    """Selects the rows that models of other domains learn from, without those whose texts another domain tests.
-
-    Extra domains are left out, because their rows are rows of other domains too.
-    """
-    selected = {}
-    for name, domain_rows in domains.items():
-        if domain_rows.domain.extra:
-            continue
-        others = [other for key, other in domains.items() if key not in domain_rows.domain.related_domains]
-        excluded = Excluded.of([row for other in others for half in other.halves.values() for row in half.originals])
-        rows = domain_rows.training_rows()
-        selected[name] = rows.take([i for i, row in enumerate(rows.originals) if not excluded.covers(row)])
-    return selected

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from faithkit.files.cache import cache_dir
@@ -28,7 +27,7 @@ from faithkit_workflows.domains.domain_rows import read_all_domains
 from faithkit_workflows.domains.report import DomainTest, report_domains
 from faithkit_workflows.settings.benchmark_blocks import DEV
 
-NAME = "domains"
+NAME, ACCESSES = "domains", "test_accesses.jsonl"
 log = logging.getLogger("faithkit")
 
 
@@ -38,10 +37,10 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     part = block["part"]
     domains = read_all_domains(block)
     tested = {name: rows.select_part(part) for name, rows in domains.items()}
-    is_access = is_test_access(part, block["path"])
+    is_access = part != DEV and block["path"] != EMBEDDED  # scoring uses held-out labels of the real corpora
     if is_access:
         accessed = {"by": str(config["checkpoint"] or config["predictions"])}
-        with JsonlAppender(_accesses_file()) as file:
+        with JsonlAppender(cache_dir("domains") / ACCESSES) as file:
             for name in tested:
                 file.append({"domain": name, **accessed, "at": datetime.now(UTC).isoformat(timespec="seconds")})
     inputs = [example for rows in tested.values() for example in rows.inputs]
@@ -118,16 +117,7 @@ def _predict(
     return predictions, loaded.models, []
 
 
-def is_test_access(part: str, root: str) -> bool:
-    """Reports whether scoring a part uses held-out labels; those of the embedded corpus are not counted."""
-    return part != DEV and root != EMBEDDED
-
-
 def count_test_accesses() -> Counter[str]:
     """Counts the accesses to each domain's held-out rows so far."""
-    path = _accesses_file()
+    path = cache_dir("domains") / ACCESSES
     return Counter(str(row["domain"]) for row in read_jsonl(path)) if path.exists() else Counter()
-
-
-def _accesses_file() -> Path:
-    return cache_dir("domains") / "test_accesses.jsonl"

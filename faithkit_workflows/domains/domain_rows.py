@@ -110,78 +110,50 @@ class DomainRows:
             return self.halves[part].limit(self.domain.max_rows)
         return concatenate([self.select_part(half) for half in (DEV, HELD)])
 
-    def training_rows(self) -> Rows:
-        """Selects the rows that models of other domains may learn from, which never include the held-out half."""
-        return concatenate([self.halves[DEV], self.fit_only])
-
 
 def read_all_domains(block: Mapping[str, Any]) -> dict[str, DomainRows]:
-    """Reads the rows of the domains of a `benchmark` block."""
-    domains = read_domains(block["domains"], block["only"])
-    return {
-        name: read_domain(domain, block["path"], on_bad_row=block["on_bad_row"]) for name, domain in domains.items()
-    }
-
-
-def read_domain(domain: Domain, root: str, *, on_bad_row: str = "stop") -> DomainRows:
-    """Reads the labelled rows of a domain.
-
-    Args:
-        root: The folder of the corpora, or `embedded`.
+    """Reads the labelled rows of the domains of a `benchmark` block.
 
     Raises:
-        UserError: Files are missing, a row is bad, or nothing is left.
+        UserError: Files are missing, a row is bad, or nothing is left of a domain.
     """
-    tested: list[Rows] = []
-    fit_only: list[Rows] = []
-    for number, block in enumerate(domain.sources):
-        rows = _read_source(domain, number, block, root, on_bad_row)
-        (fit_only if block.get("fit_only") else tested).append(rows)
-    rows = concatenate(tested)
-    if not len(rows):
-        hint = f"choose other domains: benchmark.only=[...] without {domain.name}"
-        raise UserError(f"benchmark.domains.{domain.name}: no labelled row is left", place=root, hint=hint)
-    hashes = np.array([group_hash(example.group) for example in rows.inputs], np.uint64)
-    divided = divide_groups(hashes, {HELD: HALF}, SEED)
-    halves = {HELD: rows.take(divided[HELD].tolist()), DEV: rows.take(divided["train"].tolist())}
-    log.info("%s: %s rows, %s of them held", domain.name, f"{len(rows):,}", f"{len(halves[HELD]):,}")
-    return DomainRows(domain, halves, concatenate(fit_only))
-
-
-def _read_source(domain: Domain, number: int, block: Mapping[str, Any], root: str, on_bad_row: str) -> Rows:
-    options = {name: value for name, value in block.items() if name not in ("splits", "where", "fit_only")}
-    folder = str(options.pop("path", ""))
-    if root == EMBEDDED:
-        source = build_source(**options, path=EMBEDDED, embedded_rows=EMBEDDED_ROWS)
-    else:
-        source = build_source(**options, path=f"{root.rstrip('/')}/{folder}")
-    report = ReadReport(on_bad_row)
-    splits = [name for name in source.split_names() if name in block.get("splits", source.split_names())]
-    where = block.get("where") or {}
-    examples = [
-        example
-        for split in splits
-        for example in read_examples(source, split, report)
-        if example.label is not None and all(example.meta.get(key) == value for key, value in where.items())
-    ]
-    if domain.max_length_gap is not None:
-        examples = keep_similar_lengths(examples, domain.max_length_gap)
-    prefix = f"{domain.name}/{number}-{source.name}"  # ids are unique only within a split of a source
-    named = [replace(example, id=f"{prefix}/{example.split}/{example.id}") for example in examples]
-    inputs = [prepend_history(example) if domain.history == JOINED else example for example in named]
-    return Rows(tuple(named), tuple(inputs))
-
-
-def keep_similar_lengths(examples: Sequence[Example], max_gap: int) -> list[Example]:
-    """Keeps the pairs whose responses differ by at most so many words; `meta["pair"]` names a row's pair."""
-    lengths: dict[Any, list[int]] = {}
-    for example in examples:
-        lengths.setdefault(example.meta.get("pair"), []).append(len(example.response.split()))
-    kept = {pair for pair, both in lengths.items() if len(both) == 2 and abs(both[0] - both[1]) <= max_gap}
-    return [example for example in examples if example.meta.get("pair") in kept]
-
-
-def prepend_history(example: Example) -> Example:
-    """Moves the previous turns to the front of the knowledge, a line each."""
-    parts = [*(turn.text for turn in example.history), *([example.knowledge] if example.knowledge else [])]
-    return replace(example, knowledge="\n".join(parts), history=())
+    root, found = block["path"], {}
+    for name, domain in read_domains(block["domains"], block["only"]).items():
+        tested, fit_only = list[Rows](), list[Rows]()
+        for number, source in enumerate(domain.sources):
+            options = {key: value for key, value in source.items() if key not in ("splits", "where", "fit_only")}
+            folder = str(options.pop("path", ""))
+            if root == EMBEDDED:
+                corpus = build_source(**options, path=EMBEDDED, embedded_rows=EMBEDDED_ROWS)
+            else:
+                corpus = build_source(**options, path=f"{root.rstrip('/')}/{folder}")
+            report, where = ReadReport(block["on_bad_row"]), source.get("where") or {}
+            examples = [
+                example
+                for split in corpus.split_names()
+                if split in source.get("splits", corpus.split_names())
+                for example in read_examples(corpus, split, report)
+                if example.label is not None and all(example.meta.get(key) == value for key, value in where.items())
+            ]
+            if (gap := domain.max_length_gap) is not None:  # of the two responses of a pair, in words
+                lengths: dict[Any, list[int]] = {}
+                for example in examples:
+                    lengths.setdefault(example.meta.get("pair"), []).append(len(example.response.split()))
+                kept = {pair for pair, both in lengths.items() if len(both) == 2 and abs(both[0] - both[1]) <= gap}
+                examples = [example for example in examples if example.meta.get("pair") in kept]
+            prefix = f"{name}/{number}-{corpus.name}"  # ids are unique only within a split of a source
+            inputs = named = [replace(example, id=f"{prefix}/{example.split}/{example.id}") for example in examples]
+            if domain.history == JOINED:  # the turns move to the front of the knowledge, a line each
+                texts = [[*(turn.text for turn in e.history), *([e.knowledge] if e.knowledge else [])] for e in named]
+                inputs = [replace(e, knowledge="\n".join(one), history=()) for e, one in zip(named, texts, strict=True)]
+            (fit_only if source.get("fit_only") else tested).append(Rows(tuple(named), tuple(inputs)))
+        rows = concatenate(tested)
+        if not len(rows):
+            hint = f"choose other domains: benchmark.only=[...] without {name}"
+            raise UserError(f"benchmark.domains.{name}: no labelled row is left", place=root, hint=hint)
+        hashes = np.array([group_hash(example.group) for example in rows.inputs], np.uint64)
+        divided = divide_groups(hashes, {HELD: HALF}, SEED)
+        halves = {HELD: rows.take(divided[HELD].tolist()), DEV: rows.take(divided["train"].tolist())}
+        log.info("%s: %s rows, %s of them held", name, f"{len(rows):,}", f"{len(halves[HELD]):,}")
+        found[name] = DomainRows(domain, halves, concatenate(fit_only))
+    return found

@@ -4,9 +4,10 @@ The interval of a mean resamples groups within each domain. The domains themselv
 of the mean over these domains, not over all possible ones.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,21 +108,6 @@ class ScoredDomain:
     board: Board
 
 
-def score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDomain:
-    """Scores a model and its baselines on a domain."""
-    options = {"num_resamples": num_resamples, "seed": seed}
-    board, model = Board(test.name, **options), join_outcomes(test.examples, test.predictions)
-    board.add(MODEL, evaluate_labels(model))
-    for one in test.baselines:
-        board.add(one.key, evaluate_labels(join_outcomes(test.examples, one.predictions)))
-    differences = {one.key: board.subtract(MODEL, one.key, [RANKING]).get(RANKING) for one in test.baselines}
-    scores = Scores(
-        {key: board.metrics(key) for key in board.systems},
-        {key: difference for key, difference in differences.items() if difference is not None},
-    )
-    return ScoredDomain(test, scores, measure_coverage(model, **options), board)
-
-
 def score_mean(domains: Sequence[ScoredDomain]) -> Scores:
     """Averages over the domains that are not extra."""
     boards = [domain.board for domain in domains if not domain.test.extra]
@@ -201,7 +187,18 @@ def report_domains(
 ) -> Report:
     """Scores every domain and builds the report."""
     # Each domain has its seed, so that the resamples of two domains are independent.
-    domains = [score_domain(test, seed, num_resamples) for seed, test in enumerate(tests)]
+    domains = []
+    for seed, test in enumerate(tests):
+        board = Board(test.name, num_resamples=num_resamples, seed=seed)
+        outcomes = join_outcomes(test.examples, test.predictions)
+        board.add(MODEL, evaluate_labels(outcomes))
+        for one in test.baselines:
+            board.add(one.key, evaluate_labels(join_outcomes(test.examples, one.predictions)))
+        minus = {one.key: board.subtract(MODEL, one.key, [RANKING]).get(RANKING) for one in test.baselines}
+        differences = {key: difference for key, difference in minus.items() if difference is not None}
+        scores = Scores({key: board.metrics(key) for key in board.systems}, differences)
+        coverage = measure_coverage(outcomes, num_resamples=num_resamples, seed=seed)
+        domains.append(ScoredDomain(test, scores, coverage, board))
     mean = score_mean(domains)
     metrics: dict[str, Metric] = {}
     for domain in domains:
@@ -262,63 +259,65 @@ def _headline_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mappin
         best = format_percent(scores.metrics[key][RANKING], bounds=False)
         return [model, f"{escape_terminal(names[key])} {best}", format_percent(differences[key].metric)]
 
-    rows = _rows_by_domain(domains, lambda domain: cells(domain.scores), cells(mean))
     line = (
         "95% intervals over groups, differences paired; baselines are fitted on other domains, the best is chosen on "
         "these rows"
     )
     title, heads = f"{title}: AUROC in percent", ("model", "best baseline", "model - baseline")
-    lines = _caption(line, domains)
-    return new_number_table(title, "domain", heads, rows, caption=lines, no_wrap=["model", "model - baseline"])
+    of_domains = [cells(domain.scores) for domain in domains]
+    return _domain_table(title, heads, domains, of_domains, cells(mean), line, no_wrap=["model", "model - baseline"])
 
 
-def _rows_by_domain(
-    domains: Sequence[ScoredDomain], cells: Callable[[ScoredDomain], Sequence[str]], mean: Sequence[str]
-) -> Iterator[Sequence[str | Text] | None]:
-    """Makes a row of each domain, extra ones last, and one of the mean."""
+def _domain_table(
+    title: str,
+    heads: Sequence[str],
+    domains: Sequence[ScoredDomain],
+    cells: Sequence[Sequence[str]],
+    mean: Sequence[str],
+    line: str,
+    **options: Any,
+) -> Table:
+    """Makes a table with a row for each domain, extra ones last, and one for the mean; `line` is its caption."""
+    rows: list[Sequence[str | Text] | None] = []
     for extra in (False, True):
-        for domain in domains:
+        for domain, of_domain in zip(domains, cells, strict=True):
             if domain.test.extra == extra:
-                yield [domain.test.row_title, *cells(domain)]
-        yield None
-    yield [bold(MEAN), *mean]
+                rows.append([domain.test.row_title, *of_domain])
+        rows.append(None)
+    rows.append([bold(MEAN), *mean])
+    lines = [line, *["* extra domain, not in the mean"] * any(domain.test.extra for domain in domains)]
+    return new_number_table(title, "domain", heads, rows, caption=lines, **options)
 
 
 def _model_table(domains: Sequence[ScoredDomain], mean: Scores, title: str) -> Table:
     """Shows the model's metrics in each domain and in the mean, and how many rows it was trained on."""
 
-    def figures(scores: Scores) -> list[str]:
-        return [format_percent(scores.metrics.get(MODEL, {}).get(name)) for name in SHOWN]
-
-    def cells(domain: ScoredDomain) -> list[str]:
-        test = domain.test
+    *of_domains, of_mean = (
+        [format_percent(scores.metrics.get(MODEL, {}).get(name)) for name in SHOWN]
+        for scores in (*(domain.scores for domain in domains), mean)
+    )
+    cells = []
+    for test, figures in zip((domain.test for domain in domains), of_domains, strict=True):
         seen, groups = "?" if test.seen is None else f"{test.seen.sum():,}", {one.group for one in test.examples}
-        return [f"{len(test.examples):,}", f"{len(groups):,}", *figures(domain.scores), seen]
-
-    rows = _rows_by_domain(domains, cells, ["", "", *figures(mean), ""])
+        cells.append([f"{len(test.examples):,}", f"{len(groups):,}", *figures, seen])
     line = "95% intervals over groups, of the mean over groups within each domain; seen: rows the model was trained on"
-    heads, lines = ["rows", "groups", *SHOWN.values(), "seen"], _caption(line, domains)
-    return new_number_table(f"{title}, percent", "domain", heads, rows, caption=lines, min_width=12)
-
-
-def _caption(line: str, domains: Sequence[ScoredDomain]) -> list[str]:
-    has_extra = any(domain.test.extra for domain in domains)
-    return [line, *["* extra domain, not in the mean"] * has_extra]
+    heads, mean_cells = ["rows", "groups", *SHOWN.values(), "seen"], ["", "", *of_mean, ""]
+    return _domain_table(f"{title}, percent", heads, domains, cells, mean_cells, line, min_width=12)
 
 
 def _baselines_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mapping[str, str], title: str) -> Table:
     """Shows each baseline's AUROC and macro-F1 by domain, and the model's AUROC minus it."""
 
-    def rows() -> Iterator[Sequence[str | Text] | None]:
-        for head, scores in [*((domain.test.title, domain.scores) for domain in domains), (MEAN, mean)]:
-            yield [bold(head)]
-            for key in (key for key in names if key in scores.metrics):
-                metrics, difference = scores.metrics[key], scores.differences.get(key)
-                values = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
-                tests = (format_percent(difference.metric), format_p(difference.p_value)) if difference else ("-", "-")
-                yield [f"  {escape_terminal(names[key])}", *values, *tests]
-            yield from [None] * (scores is not mean)
-
+    rows: list[Sequence[str | Text] | None] = []
+    for head, scores in [*((domain.test.title, domain.scores) for domain in domains), (MEAN, mean)]:
+        rows.append([bold(head)])
+        for key in (key for key in names if key in scores.metrics):
+            metrics, difference = scores.metrics[key], scores.differences.get(key)
+            values = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
+            tests = (format_percent(difference.metric), format_p(difference.p_value)) if difference else ("-", "-")
+            rows.append([f"  {escape_terminal(names[key])}", *values, *tests])
+        if scores is not mean:
+            rows.append(None)
     lines = (
         f"{domain.test.title}: fitted on "
         + escape_terminal("; ".join(dict.fromkeys(one.fitted_on for one in domain.test.baselines)))
@@ -326,4 +325,4 @@ def _baselines_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mappi
         if domain.test.baselines
     )
     title, heads = f"{title}: AUROC minus each baseline's, percent", ("AUROC", "macro-F1", "model - baseline", "p")
-    return new_number_table(title, "domain", heads, rows(), caption=lines, no_wrap=["p"], min_width=19)
+    return new_number_table(title, "domain", heads, rows, caption=lines, no_wrap=["p"], min_width=19)

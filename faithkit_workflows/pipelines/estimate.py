@@ -43,7 +43,7 @@ from faithkit.statistics.prediction_powered import (
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.settings.engines import is_sharded
 from faithkit_workflows.tables.scored_rows import write_table
-from faithkit_workflows.tables.shares import make_caption, shares_table
+from faithkit_workflows.tables.shares import shares_table
 
 ALL = "all"
 MAX_PARTS = 50  # values of a column with separate rates; the others count together
@@ -125,9 +125,9 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     if labels is None and is_folder:
         shares = [(part.name, part.metrics.get(DETECTOR)) for part in found.parts]
         judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
-        rates = shares_table([block["by"]] if block["by"] else [], judged)
         group = block["columns"]["group"] or ("group" if table.has_groups else None)
-        rates.caption = make_caption(group, num_unsure=0, num_without=table.num_rows - judged[0][1])
+        without = table.num_rows - judged[0][1]
+        rates = shares_table([block["by"]] if block["by"] else [], judged, group, num_without=without)
     else:
         rates = estimate_table(found.parts, title=name, by=block["by"])
     print_tables(rates)

@@ -34,7 +34,7 @@ from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder
 from faithkit_workflows.ray.shard_worker import ShardWorker, Work
 from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.scored_rows import print_renamed_columns
-from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, make_caption, shares_table
+from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, shares_table
 
 STORE = 100_000_000  # bytes of the object store of a local Ray; only names and counts pass through it
 MAX_BLOCKS = 10_000  # above, one task has several shards; finished ones are skipped when it is retried
@@ -294,10 +294,8 @@ class Summary:
             for name, kinds in found.items():
                 counts = [[rows, hallucinated, count] for (rows, hallucinated), count in sorted(kinds.items())]
                 parts.append((name, _num_rows(kinds), proportion_from_counts(counts, num_resamples=num_resamples)))
-        table = shares_table(columns, parts)
         num_without = self.num_rows - self.num_unsure - (parts[0][1] if parts else 0)
-        table.caption = make_caption(self.grouped_by, num_unsure=self.num_unsure, num_without=num_without)
-        return table
+        return shares_table(columns, parts, self.grouped_by, num_unsure=self.num_unsure, num_without=num_without)
 
 
 def _num_rows(kinds: Kinds) -> int:

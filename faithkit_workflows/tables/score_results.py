@@ -40,7 +40,6 @@ from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.tables.shares import Share, ShareCounter, read_turn
 
 MAX_ROWS = 5_000  # labelled rows that are kept to fit baselines and a threshold
-MIN_GAIN = 0.01  # of macro-F1, from which another threshold is named
 HEADLINE = "macro_f1"
 
 
@@ -106,7 +105,7 @@ class LabelledRows:
                 f"{format_percent(found)}, {better}"
             )
         refitted = board.metrics(REFITTED)[HEADLINE] if REFITTED in fitted else None
-        if refitted is not None and (gain := refitted.value - own) >= MIN_GAIN:
+        if refitted is not None and (gain := refitted.value - own) >= 0.01:
             from faithkit.calibration import choose_threshold
 
             odds = [prediction.score for _, prediction in self._rows]
@@ -171,7 +170,6 @@ def describe_next_steps(
 
 
 NUM_SHOWN = 5  # rows in the terminal
-NUM_WORST = NUM_SAMPLED = 500  # rows on the page
 MAX_CHARACTERS = 20_000_000  # of all texts on the page
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # With the values of the columns to count by, and the row's place in a conversation.
@@ -185,7 +183,7 @@ class KeptRows:
         by: Columns whose values are kept with each row.
     """
 
-    def __init__(self, by: Sequence[str], num_worst: int = NUM_WORST, num_sampled: int = NUM_SAMPLED):
+    def __init__(self, by: Sequence[str], num_worst: int = 500, num_sampled: int = 500):
         self._by, self._num_worst, self._num_sampled = by, num_worst, num_sampled
         self._worst: list[tuple[tuple[bool, float, int], Judged]] = []
         self._sample: list[Judged] = []

@@ -174,32 +174,41 @@ class ShareCounter:
         Args:
             grouped_by: The column that groups the rows.
         """
-        table = shares_table(list(self._numbers), ((one.name, one.num_rows, one.metric) for one in shares))
-        without = self.num_rows - len(self._labels) - self.num_unsure
-        table.caption = make_caption(grouped_by, num_unsure=self.num_unsure, num_without=without)
-        return table
+        return shares_table(
+            list(self._numbers),
+            ((one.name, one.num_rows, one.metric) for one in shares),
+            grouped_by,
+            num_unsure=self.num_unsure,
+            num_without=self.num_rows - len(self._labels) - self.num_unsure,
+        )
 
 
-def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric | None]]) -> Table:
-    """Makes the table of names, numbers of rows, and shares."""
+def shares_table(
+    columns: Sequence[str],
+    shares: Iterable[tuple[str, int, Metric | None]],
+    grouped_by: str | None,
+    *,
+    num_unsure: int = 0,
+    num_without: int,
+) -> Table:
+    """Makes the table of names, numbers of rows, and shares.
+
+    Its caption describes what the intervals resample, and which rows do not count.
+    """
     heads = ("rows", "hallucinated")
     table = new_number_table(
         "Hallucinated responses, percent", ", ".join(columns), heads, no_wrap=heads, show_edge=True
     )
     for name, number, share in shares:
         table.add_row(Text(escape_terminal(name, 60)), f"{number:,}", format_percent(share))
-    return table
-
-
-def make_caption(grouped_by: str | None, *, num_unsure: int, num_without: int) -> Text:
-    """Describes what the intervals resample, and which rows do not count."""
     grouping = f" grouped by {escape_terminal(grouped_by, 60)}" if grouped_by else ""
     captions = [f"95% intervals over rows{grouping}, by the detector's labels"]
     if num_unsure:
         captions.append(f"{num_unsure:,} rows on which it abstains do not count (abstain_at)")
     if num_without:
         captions.append(f"{num_without:,} rows have no verdict and do not count")
-    return Text("\n".join(captions))
+    table.caption = Text("\n".join(captions))
+    return table
 
 
 def read_turn(row: Mapping[str, Any]) -> AgentTurn | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from faithkit_workflows.audit.protocol import Audit, run_audit
 from faithkit_workflows.audit.target import open_target
+from tests.faithkit_workflows.audit import faulty
 from tests.running import plain_config
 
 MODULE = "tests.faithkit_workflows.audit.faulty"
@@ -16,6 +17,6 @@ def configure(target: str, *overrides: str) -> dict[str, Any]:
 
 
 def audit(name: str, folder: Path, *overrides: str) -> Audit:
-    """Audits a function of faulty.py."""
-    config = configure(f"{MODULE}:{name}", *overrides)
+    """Audits a function of faulty.py, or another target."""
+    config = configure(f"{MODULE}:{name}" if hasattr(faulty, name) else name, *overrides)
     return run_audit(open_target(config), folder, config)

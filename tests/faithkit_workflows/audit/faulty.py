@@ -38,11 +38,6 @@ def by_words(rows: Rows) -> list[bool]:
     return [len(row["answer"].split()) > 12 for row in rows]
 
 
-def first_characters(rows: Rows) -> list[float]:
-    """Reads 60 characters of the answer."""
-    return [float(_plain(row["answer"][:60].rpartition(" ")[0]) not in _plain(row["context"])) for row in rows]
-
-
 def mean_of_sentences(rows: Rows) -> list[float]:
     def score(row: dict[str, Any]) -> float:
         parts = [_unsupported(row["context"], sentence) for sentence in sentences(" ".join(row["answer"].split()))]
@@ -57,11 +52,6 @@ def first_sentence(rows: Rows) -> list[float]:
 
 def without_last_passage(rows: Rows) -> list[float]:
     return [_unsupported(" ".join(row["passages"][:-1] or row["passages"]), row["answer"]) for row in rows]
-
-
-def first_characters_of_context(rows: Rows) -> list[float]:
-    """Reads 300 characters of the context."""
-    return [_unsupported(row["context"][:300], row["answer"]) for row in rows]
 
 
 def with_noise(rows: Rows) -> list[float]:

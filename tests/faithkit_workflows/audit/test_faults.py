@@ -19,11 +19,9 @@ EXPECTED = {
     "with_chance": faults.UNSTABLE,
     "marking": faults.MARKS,
     "by_words": faults.LENGTH,
-    "first_characters": faults.END_OF_ANSWER,
     "mean_of_sentences": faults.DILUTED,
     "first_sentence": faults.END_OF_ANSWER,
     "without_last_passage": faults.END_OF_CONTEXT,
-    "first_characters_of_context": faults.END_OF_CONTEXT,
     "with_noise": faults.UNSTABLE,
     "reading_history": faults.TWO_HOPS,
     "distrusting": faults.DISTRUST,
@@ -58,12 +56,7 @@ def test_without_a_fault_the_headline_still_names_weaknesses(tmp_path: Path) -> 
 
 
 def test_the_default_detector_is_neither_constant_nor_a_shortcut(tmp_path: Path) -> None:
-    from faithkit_workflows.audit.protocol import run_audit
-    from faithkit_workflows.audit.target import open_target
-    from tests.faithkit_workflows.audit.auditing import configure
-
-    config = configure("default", "num_cases=10", "num_variants=8", "long_words=100")
-    done = run_audit(open_target(config), tmp_path, config)
+    done = audit("default", tmp_path, "num_cases=10", "num_variants=8", "long_words=100")
     others = {*EXPECTED.values(), faults.BLIND}
     assert not {fault.name for fault in done.faults} & others
     assert done.figures.detection.marked is not None

@@ -18,8 +18,9 @@ from faithkit_workflows.audit.mutations import (
     Pool,
     apply_changes,
     make_cases,
-    read_built_in,
+    read_material,
 )
+from tests.faithkit_workflows.audit.auditing import configure
 
 POOL = Pool(["Odessa", "Mira Voss"], ["The harbour froze for 9 days."])
 
@@ -31,7 +32,8 @@ def change(name: str, text: str, context: str = "", seed: int = 0) -> tuple[str,
 
 
 def cases(num_cases: int = 8) -> list[Example]:
-    return make_cases(read_built_in(), [], num_cases=num_cases, seed=1)
+    documents = read_material(configure("default")).documents
+    return make_cases(documents, [], num_cases=num_cases, seed=1)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.audit import target as targets
-from faithkit_workflows.audit.protocol import Audit, run_audit
 from faithkit_workflows.audit.target import PASSAGES, open_target, read_verdict
 from tests.faithkit.inference.server import ChatServer
-from tests.faithkit_workflows.audit.auditing import SMALL, configure
+from tests.faithkit_workflows.audit.auditing import SMALL, audit, configure
 from tests.faithkit_workflows.audit.faulty import good
 
 TEXTS = {"knowledge": "It is red.", "response": "It is blue."}
@@ -90,21 +89,16 @@ def test_what_is_no_verdict_is_named(value: Any, reason: str) -> None:
     assert isinstance(found, str) and reason in found
 
 
-def audit_server(url: str, folder: Path) -> Audit:
-    config = configure(url, *SMALL)
-    return run_audit(open_target(config), folder, config)
-
-
 def test_a_server_with_the_protocol_of_lettucedetect_is_audited(tmp_path: Path) -> None:
     with span_server() as url:
-        done = audit_server(url, tmp_path)
+        done = audit(url, tmp_path, *SMALL)
     assert not done.problems and done.figures.detection.marked is not None
     assert "batch order" not in done.figures.invariance.comparisons, "it gets rows one by one"
 
 
 def test_a_server_that_stops_is_counted_and_the_rest_is_audited(tmp_path: Path) -> None:
     with span_server(fails_after=20) as url:
-        done = audit_server(url, tmp_path)
+        done = audit(url, tmp_path, *SMALL)
     assert sum(done.problems.values()) == done.figures.num_failed > 30
     assert any("503" in reason for reason in done.problems)
     assert done.figures.detection.score is not None
@@ -114,14 +108,14 @@ def test_a_server_that_stops_is_counted_and_the_rest_is_audited(tmp_path: Path) 
 def test_a_reply_that_is_too_large_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "MAX_REPLY_BYTES", 30)  # an answer without spans has 19, one with a span more
     with span_server() as url:
-        done = audit_server(url, tmp_path)
+        done = audit(url, tmp_path, *SMALL)
     assert any("more than 30 bytes" in reason for reason in done.problems)
     assert 0 < done.figures.num_failed < done.figures.num_asked
 
 
 def test_an_openai_server_is_audited_as_a_judge(tmp_path: Path) -> None:
     with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
-        done = audit_server(server.url, tmp_path)
+        done = audit(server.url, tmp_path, *SMALL)
     assert done.target == f"small at {server.url}" and not done.problems
     assert [fault.name for fault in done.faults][:1] == ["one verdict for all"]
     with ChatServer(models=("one", "two")) as server, pytest.raises(UserError, match="server_model=one"):

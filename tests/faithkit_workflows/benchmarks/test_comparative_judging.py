@@ -1,10 +1,6 @@
 """`benchmark=halludial_comparative` and `halueval_comparative`, against a server and with a model here."""
 
-import itertools
 import json
-import subprocess
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +12,8 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit_workflows.benchmarks.judge_benchmarks import pair_up
-from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
-from tests.running import asking, command, evaluate_here, values_of
+from tests.faithkit.inference.server import ChatServer
+from tests.running import asking, evaluate_here, values_of
 
 NAME = "halludial_comparative"
 
@@ -58,6 +54,9 @@ def test_one_who_reads_is_right_in_both_orders(
     assert found["length_accuracy"] < 1 and "which of two replies is hallucinated" in shown
     report = tmp_path / "run" / "report.md"
     assert "reply 1" in report.read_text() and shown.splitlines()[-1] == f"all figures: {report}"
+    given = [f"predictions={tmp_path / 'run' / 'predictions' / f'{NAME}.jsonl'}", f"run_dir={tmp_path / 'again'}"]
+    evaluate_here(f"benchmark={NAME}", f"benchmark.path={halludial}", *given)
+    assert metrics(tmp_path / "again") == found, "given predictions are scored without a model"
 
 
 def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
@@ -67,49 +66,6 @@ def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
     [beginning] = {content.split("Now the one that you are to judge:")[0] for content in server.contents}
     first, second = beginning.split("Example 2\n\n")
     assert first.endswith("\n\n1\n\n") and second.endswith("\n\n2\n\n") and "Reply 2:" in second
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("answered", [3, 11])
-def test_a_run_that_is_killed_goes_on_and_asks_again_only_what_was_in_flight(
-    answered: int, halludial: str, tmp_path: Path
-) -> None:
-    """The server fails at every fourth request besides: what it answered well is counted."""
-    faults = itertools.cycle([None, refusal(500, "broken", Retry_After="0.01"), None, Fault(disconnect=True), None])
-    run, lock = tmp_path / "run", threading.Lock()
-
-    def misbehave(body: dict[str, Any]) -> Fault | None:
-        with lock:
-            return next(faults) or Fault(seconds=0.05)
-
-    with ChatServer(tells={"1": 0.6, "2": 0.3}, always=misbehave) as server:
-        engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.concurrency=3"]
-        where = [f"benchmark={NAME}", f"benchmark.path={halludial}", "benchmark.num_rows=10", "num_resamples=20"]
-        more = [f"engine.cache={tmp_path / 'replies.sqlite'}", f"run_dir={run}", "engine.max_retries=9"]
-        process = subprocess.Popen(command("evaluate.py", *where, *engine, *more), stdout=subprocess.DEVNULL)
-        while server.answered.total() < answered:
-            assert process.poll() is None
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
-        before = server.answered.total()
-        evaluate_here(*where, *engine, *more)
-        counts, asked = server.answered.copy(), len(server.asked)
-        evaluate_here(*where, *engine, f"run_dir={tmp_path / 'whole'}", "engine.cache=null", "engine.max_retries=9")
-    assert answered <= before < 20 and asked > counts.total(), "it was killed halfway, and the server misbehaved"
-    assert len(counts) == 20 and counts.total() <= 20 + 3, "only what was in flight came twice"
-    assert metrics(run) == metrics(tmp_path / "whole")
-    files = [folder / "predictions" / f"{NAME}.jsonl" for folder in (run, tmp_path / "whole")]
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_given_predictions_are_scored_without_a_model(halludial: str, tmp_path: Path) -> None:
-    with ChatServer(answer=reader(halludial)) as server:
-        ask(server, halludial, tmp_path / "run")
-    file = tmp_path / "run" / "predictions" / f"{NAME}.jsonl"
-    options = [f"benchmark.path={halludial}", f"predictions={file}", f"run_dir={tmp_path / 'again'}"]
-    evaluate_here(f"benchmark={NAME}", *options)
-    assert metrics(tmp_path / "again") == metrics(tmp_path / "run")
 
 
 def test_halueval_has_its_tasks_and_the_length_of_each(

@@ -36,18 +36,26 @@ def test_letters_anywhere_count_and_failures_are_wrong() -> None:
     assert official_report(examples, {id_: Prediction(id=id_, label=FAITHFUL) for id_ in replies}) is None
 
 
+@pytest.fixture(scope="module")
+def halueval() -> str:
+    return written_layout("halueval", {"test": 24})
+
+
+def judge(server: ChatServer, path: str, run: Path, *options: str) -> None:
+    given = [f"benchmark.path={path}", f"run_dir={run}", *options]
+    evaluate_here("benchmark=halueval", *given, *asking(server.url))
+
+
 def test_the_official_run_has_verdicts_written_without_knowledge(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    halueval: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, run = written_layout("halueval", {"test": 24}), tmp_path / "run"
+    run = tmp_path / "run"
 
     def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
         return "None" if "Knowledge:" not in messages[-1]["content"] else "Yes"
 
     with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = asking(server.url)
-        options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
-        evaluate_here("benchmark=halueval", *options, *engine)
+        judge(server, halueval, run, "benchmark.options.official=true")
     values = values_of(run, "test/halueval/")
     assert values["task/qa/unparsed_rate"] == 1, "None is not a verdict of ours"
     assert values["official/task/qa/failed_rate"] == 0 and values["official/task/summarization/failed_rate"] == 0
@@ -58,8 +66,8 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
     assert "accuracy as HaluEval's script reads replies" in (run / "report.md").read_text()
 
 
-def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Path) -> None:
-    path, run = written_layout("halueval", {"test": 24}), tmp_path / "run"
+def test_a_failed_request_is_counted_and_its_message_is_never_read(halueval: str, tmp_path: Path) -> None:
+    run, official = tmp_path / "run", "benchmark.options.official=true"
     words = ("Not allowed", "Yes, this is forbidden")  # either would be a verdict to the script
 
     def misbehave(body: dict[str, Any]) -> Fault | None:
@@ -67,11 +75,10 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
         return refusal(400, words[len(asked) % 2]) if len(asked) % 3 == 0 and not body.get("logprobs") else None
 
     with ChatServer(answer=lambda *_: "No", always=misbehave, tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = asking(server.url)
-        options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
-        evaluate_here("benchmark=halueval", "verbose=true", *options, *engine)
-        file = run / "predictions" / "halueval.jsonl"
-        evaluate_here("benchmark=halueval", *options[:2], f"predictions={file}", f"run_dir={tmp_path / 'again'}")
+        judge(server, halueval, run, official, "verbose=true")
+    file = run / "predictions" / "halueval.jsonl"
+    given = [f"benchmark.path={halueval}", official, f"predictions={file}", f"run_dir={tmp_path / 'again'}"]
+    evaluate_here("benchmark=halueval", *given)
     rows = [json.loads(row) for row in file.read_text().splitlines()]
     failed = [row for row in rows if row.get("failed")]
     assert 0 < len(failed) < len(rows) and all("the server answered 400" in row["text"] for row in failed)
@@ -79,13 +86,10 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
         assert values_of(folder)["test/halueval/official/failed_rate"] == pytest.approx(len(failed) / len(rows))
 
 
-def test_a_judge_writes_its_verdict_where_it_is_told_to(tmp_path: Path) -> None:
-    path = written_layout("halueval", {"test": 24})
-    with ChatServer(answer=lambda messages, seed, sample: "No idea.", tells={"Yes": 0.6, "No": 0.4}) as server:
-        engine = asking(server.url)
-        where = [f"benchmark.path={path}", f"run_dir={tmp_path / 'run'}", "benchmark.num_rows=4"]
-        with pytest.raises(UserError, match="none of the replies could be read as a verdict"):
-            evaluate_here("benchmark=halueval", *where, "judge.written=true", *engine)
+def test_a_judge_writes_its_verdict_where_it_is_told_to(halueval: str, tmp_path: Path) -> None:
+    unread = pytest.raises(UserError, match="none of the replies could be read as a verdict")
+    with ChatServer(answer=lambda *_: "No idea.", tells={"Yes": 0.6, "No": 0.4}) as server, unread:
+        judge(server, halueval, tmp_path / "run", "benchmark.num_rows=4", "judge.written=true")
     rows = (tmp_path / "run" / "predictions" / "halueval.jsonl").read_text().splitlines()
     assert [json.loads(row)["label"] for row in rows] == [UNPARSED] * 4
     assert json.loads(rows[0])["score"] == pytest.approx(0.6), "its probability is kept"

@@ -12,7 +12,7 @@ from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
-from faithkit_workflows.benchmarks.rationale_scores import Rationale, gold_spans, measure_rationales, read_rationales
+from faithkit_workflows.benchmarks.rationale_scores import Rationale, measure_rationales, read_rationales
 from tests.faithkit.inference.server import ChatServer
 from tests.running import asking, evaluate_here, values_of
 
@@ -116,10 +116,18 @@ def test_rows_that_lack_a_side_are_counted() -> None:
     assert [(row.reply, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
 
 
-def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes() -> None:
-    spans = (Span(start=0, end=2, label="x"),)
-    assert gold_spans(example(spans=spans)) == spans
-    assert [(span.start, span.end) for span in gold_spans(example()) or ()] == [(8, 14)]
-    assert gold_spans(example(label=FAITHFUL, target="No.")) == ()
-    assert gold_spans(example(target='Yes. "a red fox" is wrong.')) is None
-    assert gold_spans(example(target="Yes, all of it.")) is None
+@pytest.mark.parametrize(
+    ("changes", "gold"),
+    [
+        ({"spans": (Span(start=0, end=2, label="x"),)}, [(0, 2)]),
+        ({}, [(8, 14)]),
+        ({"label": FAITHFUL, "target": "No."}, []),
+        ({"target": 'Yes. "a red fox" is wrong.'}, None),
+        ({"target": "Yes, all of it."}, None),
+    ],
+)
+def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes(
+    changes: dict[str, Any], gold: list[tuple[int, int]] | None
+) -> None:
+    (found,), _ = read_rationales([example(**changes)], {"1": Prediction(id="1", label=FAITHFUL, text="No, it is so.")})
+    assert (None if found.gold is None else [(span.start, span.end) for span in found.gold]) == gold

@@ -90,28 +90,28 @@ def test_the_rows_that_are_reported_choose_neither_checkpoint_nor_threshold(whol
     assert json.loads((whole / "metrics.json").read_text())["metrics"]["test/mnli/mnli_accuracy"]["n"] > 0
 
 
-def test_the_caption_says_what_chose_checkpoint_and_threshold(
+def test_a_given_critic_calls_by_its_threshold_and_the_caption_says_what_chose_it(
     whole: Path, mnli: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={whole / 'trained-on-mnli'}"]
-    run_transfer(tmp_path / "held", *options)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "chosen on 5% of the groups of its train split" in shown
-    assert "the more probable class (0.5), as in the paper's release" in shown
-    # A critic whose training read the official splits, as all did before.
-    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
-    run_transfer(tmp_path / "official", *options, "benchmark.threshold_aim=null")
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "chosen on the validation split that is tested" in shown
-    assert "threshold: chosen for each critic" in shown
-
-
-def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_path: Path) -> None:
-    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
     stored = json.loads((trained / "hf" / "faithkit.json").read_text())["thresholds"]["threshold"]
-    for aim, threshold in (("null", stored), ("argmax", 0.5)):
-        run_transfer(tmp_path / aim, *options, f"benchmark.threshold_aim={aim}")
-        for row in read_jsonl(tmp_path / aim / "predictions" / "mnli-by-mnli.jsonl"):
+    argmax = "the more probable class (0.5), as in the paper's release"
+    cases = [
+        (whole / "trained-on-mnli", "argmax", 0.5, ("chosen on 5% of the groups of its train split", argmax)),
+        # A critic whose training read the official splits, as all did before.
+        (trained, "argmax", 0.5, ("chosen on the validation split that is tested", argmax)),
+        (
+            trained,
+            "null",
+            stored,
+            ("chosen on the validation split that is tested", "threshold: chosen for each critic"),
+        ),
+    ]
+    for number, (critic, aim, threshold, captions) in enumerate(cases):
+        options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={critic}"]
+        run_transfer(tmp_path / str(number), *options, f"benchmark.threshold_aim={aim}")
+        shown = " ".join(capsys.readouterr().out.split())
+        assert all(caption in shown for caption in captions)
+        for row in read_jsonl(tmp_path / str(number) / "predictions" / "mnli-by-mnli.jsonl"):
             assert row["label"] == ("hallucinated" if row["score"] >= threshold else "faithful")
 
 

@@ -1,12 +1,9 @@
 """The comparison of runs: joined rows, paired tests, slices, settings, and problems."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED
@@ -116,22 +113,6 @@ def test_predictions_are_compared_on_common_rows(tmp_path):
     rows_of = {frozenset((pair.first, pair.second)): pair.num_rows for pair in report.pairs}
     assert rows_of == {frozenset(("first", "second")): 20}
     assert any("apart" in problem and "no labelled row in common" in problem for problem in report.problems)
-
-
-def test_rows_of_one_id_with_different_texts_or_labels_are_not_compared(tmp_path):
-    rows = examples()
-    other = [replace(rows[0], label=None, spans=None, response=f"Yes. {rows[0].response}"), *rows[1:]]
-    flipped = [replace(rows[0], label="faithful", spans=()), *rows[1:]]
-    write_run(tmp_path / "a", rows, judged(rows, 0.9, 1))
-    for name, changed in (("b", other), ("c", flipped)):
-        write_run(tmp_path / name, rows, judged(rows, 0.6, 2))
-        lines = list(read_jsonl(tmp_path / name / "predictions" / "begin.jsonl"))
-        for line, example in zip(lines, changed, strict=True):
-            line |= {"gold": example.label, "response": example.response}
-        write_jsonl(tmp_path / name / "predictions" / "begin.jsonl", lines)
-    report = report_of(tmp_path)
-    assert {pair.num_rows for pair in report.pairs} == {59}
-    assert sum("1 rows have another gold label or text" in problem for problem in report.problems) == 2
 
 
 @pytest.mark.parametrize(("second", "path"), [("halueval", {}), ("embedded-begin", {"path": "embedded"})])

@@ -2,12 +2,7 @@
 
 import csv
 import json
-import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +16,7 @@ from data_modules.reading.fields import alternate
 from faithkit.errors import UserError
 from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.runs.reading import State, read_run
+from faithkit.settings.check import check_settings
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.model_comparison import (
     VERDICTS,
@@ -32,10 +27,12 @@ from faithkit_workflows.compare.model_comparison import (
     read_rows,
 )
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
+from faithkit_workflows.settings.reporting import CompareSettings
 from tests.browser import PROGRAM, chromium
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
-from tests.running import ROOT, plain_config
+from tests.faithkit_workflows.test_score import score_here
+from tests.running import plain_config
 
 MODULE = "tests.faithkit_workflows.audit.faulty"
 GOOD, LENGTH, NEGATIONS = (f"{MODULE}:{name}" for name in ("good", "by_length", "raising_at_negations"))
@@ -64,11 +61,6 @@ def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) ->
     return found
 
 
-def command(*arguments: str, script: str = "compare") -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "faithkit", script, *arguments]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-
-
 def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = compare(write_rows(tmp_path / "rows.csv", num_labels=60), tmp_path, [LENGTH, GOOD])
     accuracy = found.accuracy
@@ -87,7 +79,9 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert "word overlap" in (shown := capsys.readouterr().out) and found.lines[0] in shown and PAGE in shown
 
 
-def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path) -> None:
+def test_rows_that_models_disagree_on_are_labelled_and_given_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
@@ -101,8 +95,8 @@ def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path
     again = compare(path, tmp_path / "second", models)
     assert again.accuracy is not None and again.accuracy.num_rows == 40
     assert again.lines[0].startswith(f"{GOOD} is better than ") and "not shown" not in again.lines[0]
-    scored = command(str(path), f"run_dir={tmp_path / 'score'}", script="score")
-    assert "columns: knowledge=context response=answer label" in scored.stdout
+    score_here(f"path={path}", "checkpoint=default", f"run_dir={tmp_path / 'score'}")
+    assert "By the 40 labels in the column label" in capsys.readouterr().out
 
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
@@ -160,27 +154,6 @@ def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) ->
         compare(path, tmp_path / "other", [GOOD, broken])
 
 
-def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
-    path, folder = write_rows(tmp_path / "rows.csv", num_rows=600), tmp_path / "run"
-    slow, store = f"{MODULE}:slow", folder / VERDICTS / "2.jsonl"
-    arguments = ["compare", str(path), f"models=[{GOOD},{slow}]", f"run_dir={folder}", "batch_size=1"]
-    line = [sys.executable, "-m", "faithkit", *arguments]
-    started = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while not store.exists() or store.read_bytes().count(b"\n") < 20:
-        time.sleep(0.02)
-    started.send_signal(signal.SIGINT)
-    _, errors = started.communicate(timeout=60)
-    assert started.returncode == 130 and f"faithkit compare resume={folder}" in errors
-    assert (read_run(folder).script, read_run(folder).state) == ("compare", State.RESUMABLE)
-    before = store.read_text()
-    again = command(f"resume={folder}", f"extensions=['{GOOD}','{slow}']")
-    assert again.returncode == 0, again.stderr
-    after = store.read_text()
-    assert read_run(folder).state == State.FINISHED
-    assert after.startswith(before) and len(after.splitlines()) == 600 > len(before.splitlines())
-    assert json.loads((folder / REPORT).read_text())["models"][slow]["costs"]["rows"] in (598, 599)
-
-
 @pytest.mark.parametrize(
     ("models", "problem"),
     [
@@ -188,38 +161,32 @@ def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
         ("default", "name two or more in a list"),
         ("[default,default]", "models names a model twice"),
         ("[default,./runs/nothing]", "no such run or folder"),
+        ("[default,no_module:function]", "no module no_module can be imported"),
+        (f"[default,{MODULE}:nothing]", f"cannot import {MODULE}:nothing"),
+        ("[default,'http://127.0.0.1:9']", "no server answers"),
+        ("[default,'lettucedetect-base:./nothing']", "./nothing is not a folder"),
     ],
 )
 def test_names_that_lead_nowhere_are_refused_before_any_work(models: str, problem: str, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.csv", num_rows=4)
-    done = command(str(path), f"models={models}", f"run_dir={tmp_path / 'run'}")
-    assert done.returncode == 2 and problem in done.stderr and len(done.stderr.splitlines()) <= 5
+    config = plain_config("compare", f"path='{path}'", f"models={models}")
+    with pytest.raises(UserError) as raised:
+        check_settings(config, CompareSettings)
+        ask_models(read_rows(config)[0], tmp_path / "run", config)
+    assert problem in str(raised.value)
     assert not (tmp_path / "run" / VERDICTS).exists()
 
 
-@pytest.mark.parametrize(
-    ("model", "problem"),
-    [
-        ("no_module:function", "no module no_module can be imported"),
-        (f"{MODULE}:nothing", f"cannot import {MODULE}:nothing"),
-        ("'http://127.0.0.1:9'", "no server answers"),
-        ("'lettucedetect-base:./nothing'", "./nothing is not a folder"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_is_refused_before_any_work(model: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=re.escape(problem)):
-        compare(write_rows(tmp_path / "rows.csv", num_rows=4), tmp_path / "run", [GOOD, model])
-    assert not (tmp_path / "run" / VERDICTS).exists()
-
-
-def test_a_resumed_comparison_reads_new_labels_and_refuses_new_texts(tmp_path: Path) -> None:
+def test_a_resumed_comparison_asks_for_what_is_missing_reads_new_labels_and_refuses_new_texts(tmp_path: Path) -> None:
     path, folder = write_rows(tmp_path / "rows.csv"), tmp_path / "run"
     compare(path, folder, [GOOD, LENGTH])
     stores = [folder / VERDICTS / f"{number}.jsonl" for number in (1, 2)]
-    before = [(store.read_text(), store.stat().st_mtime_ns) for store in stores]
+    texts, time = [store.read_text() for store in stores], stores[0].stat().st_mtime_ns
+    stores[1].write_text("".join(texts[1].splitlines(keepends=True)[:20]))  # as an interruption leaves it
     again = compare(write_rows(path, num_labels=60), folder, [GOOD, LENGTH])
     assert again.accuracy is not None and again.lines[0].startswith(f"{GOOD} is better than {LENGTH}")
-    assert [(store.read_text(), store.stat().st_mtime_ns) for store in stores] == before
+    assert [store.read_text() for store in stores] == texts and stores[0].stat().st_mtime_ns == time
+    assert [one.costs["rows"] for one in again.asked] == [59, 59 + 40]
     path.write_text(path.read_text().replace("Ort9 ", "Ort99 "))
     with pytest.raises(UserError, match="texts of the table have changed"):
         compare(path, folder, [GOOD, LENGTH])
@@ -263,10 +230,7 @@ def test_a_reader_sees_texts_as_texts_and_where_models_disagree(tmp_path: Path) 
     path.write_text(path.read_text().replace("Ort3 is 95", "Ort3 <b>is</b> 95"))
     compare(path, tmp_path, [GOOD, LENGTH, f"{__name__}:spoiling"])
     with chromium() as browser:
-        for width, dark in ((390, True), (1280, False)):
-            browser.window(width, 900, dark=dark)
-            browser.open(f"file://{tmp_path / PAGE}")
-            assert browser.ask("document.documentElement.scrollWidth") <= width
+        browser.open_file(tmp_path / PAGE)
         assert browser.ask("document.body.dataset.ready") == "true" and browser.texts("#count") == ["30 of 60 answers"]
         assert not browser.texts("article b b") and any("<b>is</b>" in text for text in browser.texts("article"))
         assert browser.texts("#facets label")[0].startswith("First model")

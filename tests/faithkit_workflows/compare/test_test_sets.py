@@ -72,13 +72,14 @@ def test_different_values_are_reported_and_the_first_are_kept(tmp_path):
     lines = [to_line(one, example) for one, example in zip(judged(rows, 0.8, 1), rows, strict=True)]
     write(tmp_path / "first", lines)
     changed = [line | {"group": "another", "facts": {"task": "qa", "topic": "rivers"}} for line in lines[:3]]
-    changed += [lines[3], lines[4] | {"gold_spans": []}, lines[5] | {"knowledge": "Else."}, *lines[6:]]
+    changed += [lines[3], lines[4] | {"gold_spans": []}, lines[5] | {"knowledge": "Else."}]
+    changed += [lines[6] | {"gold": "faithful"}, lines[7] | {"response": "Yes."}, *lines[8:]]
     write(tmp_path / "second", changed)
     [test_set] = read_test_sets(find_runs(tmp_path / "*"))
     left_out, kept, missing = test_set.problems
-    assert left_out.startswith("second: 1 rows have another gold label or text")
+    assert left_out.startswith("second: 3 rows have another gold label or text")
     assert kept.startswith("second: 4 rows have other values of gold spans, group, task") and "earlier values" in kept
-    assert missing == "second has 11 of the 12 rows"
+    assert missing == "second has 9 of the 12 rows"
     found = list(test_set.examples.values())
     assert [(row.group, row.spans, row.knowledge) for row in found] == [(r.group, r.spans, r.knowledge) for r in rows]
     assert test_set.examples["begin:0"].meta == {**rows[0].meta, "topic": "rivers"}

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from faithkit.records import FAITHFUL, HALLUCINATED, Prediction, Span
-from faithkit_workflows.detectors.actions import add_actions, find_unsupported_actions
+from faithkit_workflows.detectors.actions import add_actions
 
 
 def call(name: str, arguments: str = "{}", *, failed: bool = False, result: str = "") -> dict[str, Any]:
     return {"name": name, "arguments": arguments, "failed": failed, "result": result}
+
+
+def mark(answer: str, calls: list[dict[str, Any]]) -> tuple[Span, ...]:
+    """Marks the unsupported actions of an answer in which no detector has marked anything."""
+    return add_actions(Prediction(id="a", label=FAITHFUL), answer, json.dumps(calls)).spans
 
 
 LOOKED = [call("get_order", result="id: 7, status: open.")]
@@ -23,7 +28,7 @@ BASH_FAILED = [call("Bash", '{"command": "pytest tests"}', result="2 failed, 14 
 )
 def test_a_long_answer_is_judged_in_linear_work(words: str) -> None:
     began = time.process_time()
-    find_unsupported_actions(words * (50_000 // len(words)), [call("x", result="y" * 2000)] * 100)
+    mark(words * (50_000 // len(words)), [call("x", result="y" * 2000)] * 100)
     assert time.process_time() - began < 5  # quadratic work takes minutes
 
 
@@ -40,37 +45,27 @@ def test_a_long_answer_is_judged_in_linear_work(words: str) -> None:
         ("The meeting was rescheduled to 5 pm.", [], ["The meeting was rescheduled to 5 pm"]),
         ("I've fixed the parser and all tests pass.", BASH_FAILED, ["I've fixed the parser", "all tests pass"]),
         ("The build succeeded.", BASH_FAILED, ["The build succeeded"]),
+        ("I have sent it.", [call("send_mail", failed=True)], ["I have sent it"]),
+        # What a call did is no mark,
+        ("I have sent it.", [call("send_mail", failed=True), call("send_mail")], []),
+        ("Your order has been cancelled.", [call("cancel_order")], []),
+        ("The parcel has been deleted from the list.", [call("list", result="removed and deleted: 1")], []),
+        ("I've committed the change.", [call("Bash", '{"command": "git commit -m x"}')], []),
+        ("All tests pass.", [call("run_tests", result="16 passed")], []),
+        ("All tests pass now.", [*BASH_FAILED, call("Bash", '{"command": "pytest"}', result="16 passed")], []),
+        # nor what the answer does not claim.
+        ("I have not sent the invoice.", LOOKED, []),
+        ("Shall I say that I sent it?", LOOKED, []),
+        ("Once I have booked the room, you get a mail.", LOOKED, []),
+        ("I looked up the order: it is open.", LOOKED, []),
+        ("The customer sent two mails.", LOOKED, []),
     ],
 )
 def test_an_action_without_a_call_is_marked(answer: str, calls: list[dict[str, Any]], marks: list[str]) -> None:
-    found = find_unsupported_actions(answer, calls)
+    found = mark(answer, calls)
     assert [span.text for span in found] == marks == [answer[span.start : span.end] for span in found]
-
-
-@pytest.mark.parametrize(
-    ("answer", "calls"),
-    [
-        ("I have sent the invoice.", [call("send_mail")]),
-        ("Your order has been cancelled.", [call("cancel_order")]),
-        ("The parcel has been deleted from the list.", [call("list", result="removed and deleted: 1")]),
-        ("I've committed the change.", [call("Bash", '{"command": "git commit -m x"}')]),
-        ("All tests pass.", [call("run_tests", result="16 passed")]),
-        ("All tests pass now.", [*BASH_FAILED, call("Bash", '{"command": "pytest"}', result="16 passed")]),
-        ("I have not sent the invoice.", LOOKED),
-        ("Shall I say that I sent it?", LOOKED),
-        ("Once I have booked the room, you get a mail.", LOOKED),
-        ("I looked up the order: it is open.", LOOKED),
-        ("The customer sent two mails.", LOOKED),
-    ],
-)
-def test_what_a_call_did_or_the_answer_does_not_claim_is_no_mark(answer: str, calls: list[dict[str, Any]]) -> None:
-    assert find_unsupported_actions(answer, calls) == []
-
-
-def test_a_failed_call_is_the_reason() -> None:
-    (span,) = find_unsupported_actions("I have sent it.", [call("send_mail", failed=True)])
-    assert span.evidence and span.evidence.reason == "the call send_mail failed"
-    assert find_unsupported_actions("I have sent it.", [call("send_mail", failed=True), call("send_mail")]) == []
+    if any(one["name"] == "send_mail" for one in calls):
+        assert all(span.evidence and span.evidence.reason == "the call send_mail failed" for span in found)
 
 
 def test_a_mark_makes_the_answer_hallucinated_and_takes_the_place_of_the_words_in_it() -> None:

@@ -1,6 +1,5 @@
 """A user's test fails where an answer is not held by its source, and says which part and why."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -102,22 +101,6 @@ def test_a_wrong_call_is_explained(arguments: dict[str, object], words: list[str
         assert_faithful(**given)  # type: ignore[arg-type]
     for word in words:
         assert word in str(error.value)
-
-
-@pytest.mark.slow
-def test_pytest_shows_the_line_that_called(trained: Path, tmp_path: Path) -> None:
-    test = tmp_path / "test_answers.py"
-    test.write_text(
-        "import faithkit\n\n\ndef test_answer():\n"
-        f"    faithkit.assert_faithful({KNOWN!r}, {SAID!r}, by={str(trained)!r}, threshold=0.0)\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", str(test), "-q"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "assertions.py" not in done.stdout and "arguments.py" not in done.stdout
-    assert "response:  It flows through twelve." in done.stdout
 
 
 def test_the_name_is_there_without_torch() -> None:

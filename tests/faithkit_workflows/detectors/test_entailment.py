@@ -72,11 +72,6 @@ def test_the_critics_threshold_is_where_both_are_as_likely():
     assert found[:, NEUTRAL].tolist() == pytest.approx([0, 0.5, 9 / (9 + 0.25)], abs=1e-9)
 
 
-def test_models_of_other_labels_are_refused(tmp_path):
-    with pytest.raises(UserError, match="not an NLI model"):
-        load_entailment(str(write_critic(tmp_path, "label_0", "label_1")), device="cpu")
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     folder = write_language_model(tmp_path_factory.mktemp("asked") / "t5", "t5")
@@ -122,8 +117,12 @@ def test_a_long_hypothesis_is_read_to_its_end_where_the_premise_leaves_room(aske
     assert len(full) == MAX_TOKENS and "river is long" in asked.tokenizer.decode(full)
 
 
-def test_a_generator_of_ours_is_not_asked(tmp_path):
+def test_generators_of_ours_and_models_of_other_labels_are_refused(tmp_path):
     folder = write_language_model(tmp_path / "t5", "t5")
     (folder / SIDECAR).write_text('{"format": 1, "kind": "generator"}')
-    with pytest.raises(UserError):
-        load_entailment(str(folder), device="cpu")
+    for path, words in (
+        (folder, "generator"),
+        (write_critic(tmp_path / "c", "label_0", "label_1"), "not an NLI model"),
+    ):
+        with pytest.raises(UserError, match=words):
+            load_entailment(str(path), device="cpu")

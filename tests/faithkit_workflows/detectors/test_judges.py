@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,17 @@ def judged(folder: Path, wow: str, answers: Path, *options: str, audit: str = ""
     return metrics_of(folder)
 
 
-def with_training(trained: Path, folder: Path, data: dict[str, Any]) -> Path:
-    """The critic's folder as if it had been trained on other data."""
+def with_training(
+    trained: Path, folder: Path, data: dict[str, Any] | None = None, rows: Sequence[Example] = ()
+) -> Path:
+    """The critic's folder as if it had been trained on other data, or had seen other rows."""
     shutil.copytree(trained / "hf", folder)
+    if rows:
+        SeenRows.of({TRAINED: [row_keys(rows)]}).write(folder)
     stored = read_stored(folder)
     assert stored is not None
-    stored["origin"]["config"]["data"] = data
+    if data is not None:
+        stored["origin"]["config"]["data"] = data
     seal(folder, stored)
     return folder
 
@@ -110,23 +116,13 @@ def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path
     assert free is not None and len(free.rows) == len(every.rows)
 
 
-def having_seen(trained: Path, folder: Path, rows: list[Example]) -> Path:
-    """The critic's folder as if it had been trained on these rows."""
-    shutil.copytree(trained / "hf", folder)
-    SeenRows.of({TRAINED: [row_keys(rows)]}).write(folder)
-    stored = read_stored(folder)
-    assert stored is not None
-    seal(folder, stored)
-    return folder
-
-
 def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
     trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     every = read_labelled({"critic": str(trained), "judge_labels": [{"dataset": "audit", "path": audit}]})
     assert every is not None
     half = [replace(row, id=row.id.partition("/")[2]) for row in every.rows[: len(every.rows) // 2]]
-    second = having_seen(trained, tmp_path / "second", half)
+    second = with_training(trained, tmp_path / "second", rows=half)
     options = [f"benchmark.judges=['{trained}','{second}']", f"benchmark.critic={trained}", "verbose=true"]
     found = judged(tmp_path / "run", wow, answers, *options, audit=audit)
     shown = " ".join(capsys.readouterr().out.split())

@@ -25,6 +25,7 @@ from faithkit_workflows.detectors.known_span_detectors import (
     find_system_prompt,
     locate_in_order,
     read_span_list,
+    write_prompt,
 )
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_speed import write_known
@@ -34,6 +35,7 @@ from tests.tiny import words, write_language_model
 
 LETTUCE = os.environ.get("FAITHKIT_LETTUCE_PYTHON")  # of an environment with the original package
 PASSAGES = ["The old mill stands by the river.", "It was built in 1820."]
+SOURCE = " ".join(PASSAGES)
 TEXTS = [*PASSAGES, "Who built the mill in 1820? The brothers did.", words(200)]
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}</s>{% endfor %}"
@@ -41,7 +43,7 @@ TEMPLATE = (
 )
 
 
-def example(response: str, question: str = "", knowledge: str = " ".join(PASSAGES)) -> Example:
+def example(response: str, question: str = "", knowledge: str = SOURCE) -> Example:
     history = (Turn(speaker="user", text=question),) if question else ()
     return Example(id="1", source="t", split="all", group="1", knowledge=knowledge, history=history, response=response)
 
@@ -74,37 +76,6 @@ def highest_chance(folder: Path, prompt: str, response: str) -> float:
         return float(model(**inputs).logits[0].softmax(-1)[-count - 1 : -1, 1].max())
 
 
-def test_lettucedetect_reads_its_prompt_and_a_response_takes_its_highest_token(root: Path) -> None:
-    folder = write_known(root, "lettucedetect-base", TEXTS, hidden_size=32)
-    detector = load(f"lettucedetect-base:{folder}")
-    assert isinstance(detector, PromptedTagger) and detector.numbers_passages
-    row = example("The sisters built it in 1920.", "Who built the mill?", number_passages(PASSAGES))
-    prompt = (
-        "Briefly answer the following question:\nWho built the mill?\nBear in mind that your response should be "
-        "strictly based on the following 2 passages:\npassage 1: The old mill stands by the river.\npassage 2: It was "
-        "built in 1820.\nIn case the passages do not contain the necessary information to answer the question, please "
-        'reply with: "Unable to answer based on given passages."\noutput:'
-    )
-    assert detector.prompt(row) == prompt
-    [found] = detector.predict_examples([row])
-    assert found.score == pytest.approx(highest_chance(folder, prompt, row.response), abs=1e-5)
-    summary = detector.prompt(example("It is old."))
-    assert summary == f"Summarize the following text:\npassage 1: {' '.join(PASSAGES)}\noutput:"
-
-
-def test_a_tagger_of_code_and_prose_reads_the_request_and_the_context(root: Path) -> None:
-    folder = write_known(root, "lettucedect-v2-mmbert-base", TEXTS, hidden_size=32)
-    detector = load(f"lettucedect-v2-mmbert-base:{folder}")
-    rows = [
-        example(" The sisters built it  in 1920 🌊.", "Who built the mill?", number_passages(PASSAGES)),
-        example("It is old."),
-    ]
-    prompts = [f"User request: Who built the mill?\n\n{PASSAGES[0]}\n\n{PASSAGES[1]}", " ".join(PASSAGES)]
-    assert [detector.prompt(row) for row in rows] == prompts and {"en", "fi", "zh"} < set(detector.languages)
-    expected = [highest_chance(folder, prompt, row.response) for prompt, row in zip(prompts, rows, strict=True)]
-    assert [one.score for one in detector.predict_examples(rows)] == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Prompts as the original package has them, in an installed package that cannot be imported."""
@@ -128,22 +99,46 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
-def test_a_tagger_of_one_language_reads_the_packages_prompt_and_pads_with_its_end_token(
-    root: Path, package: Path
+ANSWERING = (
+    "Briefly answer the following question:\nWho built the mill?\nBear in mind that your response should be "
+    "strictly based on the following 2 passages:\npassage 1: The old mill stands by the river.\npassage 2: It was "
+    "built in 1820.\nIn case the passages do not contain the necessary information to answer the question, please "
+    'reply with: "Unable to answer based on given passages."\noutput:'
+)
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("name", "languages", "prompt", "prompt_without_question"),
+    [
+        ("lettucedetect-base", {"en"}, ANSWERING, f"Summarize the following text:\npassage 1: {SOURCE}\noutput:"),
+        (
+            "lettucedect-v2-mmbert-base",
+            {"en", "fi", "zh"},
+            f"User request: Who built the mill?\n\n{PASSAGES[0]}\n\n{PASSAGES[1]}",
+            SOURCE,
+        ),
+        (
+            "lettucedect-210m-de",
+            {"de"},
+            f"Frage: Who built the mill?\n2 Texte:\nPassage 1: {PASSAGES[0]}\nPassage 2: {PASSAGES[1]}\nAntwort:",
+            f"Kurz gesagt:\nPassage 1: {SOURCE}\n",
+        ),
+    ],
+)
+def test_a_tagger_reads_its_prompt_and_a_response_takes_its_highest_token(
+    name: str, languages: set[str], prompt: str, prompt_without_question: str, root: Path
 ) -> None:
-    folder = write_known(root, "lettucedect-210m-de", TEXTS, hidden_size=32)
-    detector = load(f"lettucedect-210m-de:{folder}")
-    assert detector.languages == ("de",)
+    folder = write_known(root, name, TEXTS, hidden_size=32)
+    detector = load(f"{name}:{folder}")
+    assert languages <= set(detector.languages) and isinstance(detector, PromptedTagger) and detector.numbers_passages
     rows = [
-        example("Die Schwestern.", "Wer baute sie?", number_passages(PASSAGES)),
-        example("Sie steht am Fluss, 1920."),
+        example(" The sisters built it  in 1920 🌊.", "Who built the mill?", number_passages(PASSAGES)),
+        example("It is old."),
     ]
-    prompts = [
-        f"Frage: Wer baute sie?\n2 Texte:\nPassage 1: {PASSAGES[0]}\nPassage 2: {PASSAGES[1]}\nAntwort:",
-        f"Kurz gesagt:\nPassage 1: {' '.join(PASSAGES)}\n",
-    ]
-    assert [detector.prompt(row) for row in rows] == prompts
-    expected = [highest_chance(folder, prompt, row.response) for prompt, row in zip(prompts, rows, strict=True)]
+    prompts = [prompt, prompt_without_question]
+    assert [write_prompt(detector.known, row) for row in rows] == prompts
+    expected = [highest_chance(folder, text, row.response) for text, row in zip(prompts, rows, strict=True)]
     assert [one.score for one in detector.predict_examples(rows)] == pytest.approx(expected, abs=1e-5)
 
 
@@ -157,7 +152,7 @@ def test_prompts_that_are_missing_are_named_and_a_folder_may_have_them(root: Pat
     (folder / "prompts").mkdir()
     for name in ("qa", "summary"):
         (folder / "prompts" / f"{name}_prompt_fr.txt").write_text("${context}${text}")
-    assert load(f"lettucedect-610m-fr:{folder}").prompt(example("Oui.")) == f"passage 1: {' '.join(PASSAGES)}" * 2
+    assert write_prompt(load(f"lettucedect-610m-fr:{folder}").known, example("Oui.")) == f"passage 1: {SOURCE}" * 2
     with pytest.raises(UserError, match=r"system prompt of its authors.*\n.*HF_HOME to a cache with the card"):
         load("lettucedect-v2-qwen-2b:http://localhost:1/v1")
 
@@ -246,7 +241,7 @@ def test_an_nli_model_counts_all_but_entailment_as_hallucinated(name: str, root:
     tokenizer = t.AutoTokenizer.from_pretrained(folder)
     model = t.AutoModelForSequenceClassification.from_pretrained(folder)
     with torch.inference_mode():
-        logits = model(**tokenizer(" ".join(PASSAGES), "It was built.", return_tensors="pt")).logits[0]
+        logits = model(**tokenizer(SOURCE, "It was built.", return_tensors="pt")).logits[0]
     entailment = next(number for number, label in model.config.id2label.items() if label.lower() == "entailment")
     assert found.score == pytest.approx(1 - float(logits.softmax(-1)[entailment]), abs=1e-5)
 
@@ -259,8 +254,7 @@ def test_bespoke_minicheck_weighs_yes_and_no_for_each_sentence_of_a_claim() -> N
         detector = load(f"bespoke-minicheck-7b:{server.url}#small")
         [found] = detector.predict_examples([example("It stands by the river. It is from 1820.")])
         assert sorted(server.contents) == [
-            f"Document: {' '.join(PASSAGES)}\nClaim: {claim}"
-            for claim in ("It is from 1820.", "It stands by the river.")
+            f"Document: {SOURCE}\nClaim: {claim}" for claim in ("It is from 1820.", "It stands by the river.")
         ]
         assert server.asked[0]["messages"][0]["content"].startswith("Determine whether the provided claim")
     assert found.label == "faithful" and found.score == pytest.approx(0.2 / 0.9, abs=1e-6)
@@ -304,16 +298,13 @@ def test_granite_guardian_gets_documents_and_criterion_as_variables_of_its_templ
     assert list(ids).count(tokens.tokenizer.convert_tokens_to_ids("</s>")) == 1
 
 
-def test_a_server_that_is_not_vllm_cannot_read_documents() -> None:
-    with ChatServer() as server, pytest.raises(UserError, match="vLLM"):
-        list(load(f"granite-guardian:{server.url}#small").predict_examples([example("It is old.")]))
-
-
-def test_a_vllm_server_gets_the_variables_of_the_template() -> None:
+def test_a_vllm_server_gets_the_variables_of_the_template_and_others_cannot_read_documents() -> None:
     with ChatServer(owner="vllm", answer=lambda *_: "<score> yes </score>") as server:
         [found] = load(f"granite-guardian:{server.url}#small").predict_examples([example("It is old.")])
         sent = server.asked[0]["chat_template_kwargs"]
-    assert found.label == "hallucinated" and sent["documents"] == [{"doc_id": "0", "text": " ".join(PASSAGES)}]
+    assert found.label == "hallucinated" and sent["documents"] == [{"doc_id": "0", "text": SOURCE}]
+    with ChatServer() as server, pytest.raises(UserError, match="vLLM"):
+        list(load(f"granite-guardian:{server.url}#small").predict_examples([example("It is old.")]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from tests.faithkit.inference.server import ChatServer, refusal
+from tests.faithkit.inference.server import ChatServer
 from tests.running import asking, evaluate_here
 from tests.tiny import write_nli
 
@@ -73,25 +73,6 @@ def test_a_dialogue_without_history_is_rephrased_at_each_temperature(server: Cha
     said = predictions(tmp_path / "run", "diahalu")
     assert len(said) == 6 and all(row["label"] in ("faithful", "hallucinated") for row in said)
     assert {body["temperature"] for body in server.asked} == {0.5, 1.0}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["examiner.turns=1"]])
-def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
-    options: list[str], server: ChatServer, tmp_path: Path
-) -> None:
-    path = written_layout("halueval", {"test": 12})
-    asked = [*asking_with_cache(server, tmp_path), "engine.concurrency=2"]
-    given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asked, *options]
-    server.always = lambda body: refusal(401, "no such key") if len(server.asked) > 10 else None
-    with pytest.raises(UserError, match="key"):
-        evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
-    assert sum(server.answered.values()) >= 5
-    server.always = None
-    evaluate_here(f"resume={tmp_path / 'run'}", *given, f"run_dir={tmp_path / 'run'}")
-    assert len(predictions(tmp_path / "run", "halueval")) == 6
-    lost = sum(max(0, times - 1) for times in server.answered.values())
-    assert lost <= 1, "whatever was answered is known, but for the other request that was open when one was refused"
 
 
 @pytest.mark.parametrize("measure", ["ngram", "nli", "bert_score"])

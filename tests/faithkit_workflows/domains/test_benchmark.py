@@ -8,7 +8,7 @@ import pytest
 
 from faithkit.baselines.word_features import unsupported_share
 from faithkit.files.jsonl import write_jsonl
-from faithkit_workflows.domains.benchmark import count_test_accesses, is_test_access
+from faithkit_workflows.domains.benchmark import count_test_accesses
 from faithkit_workflows.domains.domain_rows import read_all_domains, read_domains
 from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD
 from tests.faithkit_workflows.domains.corpora import SETS, write_corpora
@@ -68,24 +68,18 @@ def test_every_domain_has_metrics_and_baselines_of_other_domains(
         assert again[name]["value"] == metrics[name]["value"], "the written predictions give the same figures"
 
 
-@pytest.mark.parametrize("part", [DEV, HELD])
-def test_accesses_to_held_out_rows_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str) -> None:
-    options = (f"benchmark.path={write_corpora(tmp_path / 'corpora')}", SETS)
+@pytest.mark.parametrize(("part", "corpora"), [(DEV, "files"), (HELD, "files"), (HELD, "embedded")])
+def test_accesses_to_held_out_rows_of_files_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, corpora: str
+) -> None:
+    path = corpora if corpora == "embedded" else str(write_corpora(tmp_path / corpora))
+    options = (f"benchmark.path={path}", SETS)
     given, before = score_all(tmp_path / "all.jsonl", *options), count_test_accesses()
     found = run(tmp_path / "run", given, f"benchmark.part={part}", *options)
-    since = count_test_accesses()
-    assert is_test_access(ALL, "corpora")
-    assert since["snli"] == before["snli"] + (part != DEV) == found["meta"]["test_accesses"]["snli"]["held"]
+    since, is_counted = count_test_accesses(), part == HELD and corpora == "files"
+    assert since["snli"] == before["snli"] + is_counted == found["meta"]["test_accesses"]["snli"]["held"]
     assert since["xsum"] == before["xsum"]
-    assert ("a test access, counted" in capsys.readouterr().out) == (part != DEV)
-
-
-def test_accesses_to_embedded_rows_are_not_counted(
-    predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = count_test_accesses()
-    run(tmp_path / "run", predictions, f"benchmark.part={HELD}", SETS)
-    assert count_test_accesses() == before and "a test access" not in capsys.readouterr().out
+    assert ("a test access, counted" in capsys.readouterr().out) == is_counted
 
 
 def test_a_domain_can_have_another_nli_model() -> None:

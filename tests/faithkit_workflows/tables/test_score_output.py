@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -124,16 +123,8 @@ def test_a_file_that_came_while_rows_were_judged_stays(
 def test_a_table_that_was_scored_is_scored_again_and_again(
     suffix: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [tmp_path / f"0.{suffix}"]
-    rows = [{"knowledge": k.replace("\n", " "), "response": r.replace("\n", " ")} for k, r in TEXTS]
-    if suffix == "csv":
-        write_csv(files[0], rows)
-    elif suffix == "tsv":
-        files[0].write_text("".join("\t".join(row) + "\n" for row in [list(rows[0]), *(r.values() for r in rows)]))
-    elif suffix == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), files[0])
-    else:
-        files[0].write_text(json.dumps(rows) if suffix == "json" else "".join(f"{json.dumps(r)}\n" for r in rows))
+    files = [tmp_path / "0.jsonl"]
+    files[0].write_text("".join(json.dumps({"knowledge": k, "response": r}) + "\n" for k, r in TEXTS))
     for number in (1, 2, 3):
         files.append(tmp_path / f"{number}.{suffix}")
         given = [f"checkpoint={trained}", f"run_dir={tmp_path / f'run{number}'}", f"threshold={number % 2}"]
@@ -155,14 +146,10 @@ def test_a_table_that_was_scored_is_scored_again_and_again(
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_the_spans_of_a_scored_table_have_their_types(suffix: str, default_file: Path, tmp_path: Path) -> None:
-    row = {"context": "The warranty lasts 24 months.", "answer": "The warranty lasts 36 months."}
-    output = tmp_path / f"out.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(pa.Table.from_pylist([row]), tmp_path / "in.parquet")
-    else:
-        (tmp_path / "in.jsonl").write_text(json.dumps(row))
+    path, output = tmp_path / "in.csv", tmp_path / f"out.{suffix}"
+    path.write_text("context,answer\nThe warranty lasts 24 months.,The warranty lasts 36 months.\n")
     given = (f"checkpoint=default:{default_file}", f"output={output}", f"run_dir={tmp_path / 'run'}", "threshold=0")
-    score_here(f"path={tmp_path / f'in.{suffix}'}", *given)
+    score_here(f"path={path}", *given)
     [scored] = pq.read_table(output).to_pylist() if suffix == "parquet" else [json.loads(output.read_text())]
     [span] = scored["spans"]
     assert (span["text"], span["relation"], span["element"]) == ("36 months", "contradiction", "number")
@@ -200,5 +187,3 @@ def test_a_label_of_the_data_is_never_read_for_the_verdict(tmp_path: Path) -> No
     path.write_text(json.dumps({"id": "a", "label": "faithful", "faithkit_label": "hallucinated"}) + "\n")
     with pytest.raises(UserError, match="not predictions but a table"):
         read_predictions(path)
-    with pytest.raises(UserError, match=r"does not exist\n  at: .*none.csv\n  hint: check the path"):
-        read_predictions(tmp_path / "none.csv")
