@@ -142,8 +142,3 @@ def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
             continue
     process.kill()
     raise AssertionError("Ctrl-C does not end it")
-
-
-def test_a_mistake_is_explained(tmp_path: Path) -> None:
-    done = subprocess.run(command(f"checkpoint={tmp_path}/none"), cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "no such run" in done.stderr and "Traceback" not in done.stderr
