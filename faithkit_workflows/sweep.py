@@ -35,7 +35,6 @@ from faithkit.targets import find_outside_code
 Values = Mapping[str, Sequence[str]]  # of each varied key as it was typed: `optimizer.lr`, `+new.key`
 LOGS = "logs"  # the folder for the output of jobs
 LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop
-QUIET = "callbacks.progress_bar=false"  # the output of a job is a file
 GPUS = "CUDA_VISIBLE_DEVICES"
 log = logging.getLogger("faithkit")
 ROOT = Path(__file__).resolve().parents[1]
@@ -246,7 +245,8 @@ class Jobs:
             while is_locked(folder) and time.monotonic() - began < LOCK_SECONDS:
                 time.sleep(0.5)
             arguments = self.record.command(job)
-            quiet = [] if any("progress_bar" in text for text in arguments) else [QUIET]
+            # The output of a job is a file.
+            quiet = [] if any("progress_bar" in text for text in arguments) else ["callbacks.progress_bar=false"]
             code = self.processes.run(TrainJob(folder=folder, arguments=(*arguments, *quiet)), output)
         seconds = round((job.seconds or 0.0) + time.monotonic() - began, 1)
         ended, problem = DONE, None

@@ -248,7 +248,6 @@ def test_a_client_that_leaves_takes_its_rows_with_it(server: RunningServer) -> N
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
 def test_idle_connections_without_descriptors_are_logged_once(default_file: Path) -> None:
     with run_server(f"checkpoint='default:{default_file}'") as server:
-        server.wait_until_ready()
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (60, 60))
         idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(150)]
         server.wait_for("out of system resource")
