@@ -59,14 +59,32 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any]) -> None:
     for number in edited.numbers():
         edited.regenerate(number)
     sheet = run.path / SHEET
-    if sheet.exists() and (number := edited.store(sheet)):
-        edited.regenerate(number)
+    if sheet.exists() and (stored := edited.store(sheet)):
+        edited.regenerate(stored)
     block, rows = config["pipeline"], edited.rows
     if block["detector"]:
         rows = judge_dialogues(run, config, edited.rows)
     num_written = write_diahalu(run.path / OUTPUT / DIAHALU_FILE, rows())
-    editable = (row for row in edited.editable_rows() if row.get("domain") in block["edit_domains"])
-    num_turns = write_sheet(sheet, COLUMNS, (line for row in editable for line in sheet_lines(row)))
+
+    def lines() -> Iterator[dict[str, object]]:
+        """Makes a line of the table for each turn of A."""
+        for row in edited.editable_rows():
+            if row.get("domain") not in block["edit_domains"]:
+                continue
+            turns: list[str] = row["turns"]
+            failed = [f"{FAILED}: {row['failed']}"] if "failed" in row else []
+            for place in range(0, len(turns), 2):
+                found = ["further turns were cut off"] if turn_name(place) in row.get("cut", ()) else []
+                yield {
+                    "dialogue": row[KEY],
+                    "round": place // 2 + 1,
+                    "domain": row["domain"],
+                    "before": turns[place - 1] if place else row["for_a"],
+                    "text": turns[place],
+                    "signs": ", ".join([*found, *failed] if place == len(turns) - 1 else found),
+                }
+
+    num_turns = write_sheet(sheet, COLUMNS, lines())
     chain.manifest.result = summarize_dialogues(rows(), num_written, block["rounds"])
     chain.manifest.write()
     log.info("written: %s; %s turns of A to review: %s", run.path / OUTPUT / DIAHALU_FILE, f"{num_turns:,}", sheet)
@@ -275,22 +293,6 @@ class EditedDialogues:
                 num_failed += is_failed(row)
         again = f"; {num_failed} failed: edit them once more, or retry_failed=true" if num_failed else ""
         log.info("edits/%s: %d dialogues regenerated%s", number, len(cut), again)
-
-
-def sheet_lines(row: Row) -> Iterator[dict[str, object]]:
-    """Makes a line of the table for each turn of A."""
-    turns: list[str] = row["turns"]
-    failed = [f"{FAILED}: {row['failed']}"] if "failed" in row else []
-    for place in range(0, len(turns), 2):
-        found = ["further turns were cut off"] if turn_name(place) in row.get("cut", ()) else []
-        yield {
-            "dialogue": row[KEY],
-            "round": place // 2 + 1,
-            "domain": row["domain"],
-            "before": turns[place - 1] if place else row["for_a"],
-            "text": turns[place],
-            "signs": ", ".join([*found, *failed] if place == len(turns) - 1 else found),
-        }
 
 
 def judge_dialogues(

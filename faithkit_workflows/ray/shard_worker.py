@@ -156,8 +156,10 @@ class Scoring(Work):
         self.num_resamples = int(config["num_resamples"])
 
     def identify(self) -> dict[str, Any]:
-        names = ("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows")
-        names += ("save_every_num_rows", "threshold", "abstain_at", "escape_formulas")
+        names = (
+            *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows"),
+            *("save_every_num_rows", "threshold", "abstain_at", "escape_formulas"),
+        )
         settings = {**{name: self.config.get(name) for name in names}, "ray.cpus": self.ray.cpus}
         model = identify_model(self.place)
         asked = model.get("described", {}).get("engine", {}).get("name")

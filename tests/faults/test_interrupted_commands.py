@@ -109,7 +109,7 @@ MOMENTS = {
     "train": {
         "faithkit.files.open_run:resolve_config": False,
         "faithkit.files.open_run:run_lock": False,
-        "faithkit_workflows.train:build_task": True,
+        "faithkit.targets:build": True,
         "data_modules.data_module:DataModule.setup": False,
         "critic.sequence.task:CriticTask.module": False,
         "critic.sequence.module:CriticModule.training_step": False,
@@ -164,7 +164,7 @@ def test_a_signalled_command_is_resumed_to_the_same_results(
 def test_ctrl_c_and_a_closed_terminal_end_a_command_as_sigterm(
     number: signal.Signals, commands: Commands, tmp_path: Path
 ) -> None:
-    options, at = commands["train"].overrides, "faithkit_workflows.train:build_task"
+    options, at = commands["train"].overrides, "faithkit.targets:build"
     assert_interrupted(run_forked("train", f"run_dir={tmp_path / 'run'}", *options, at=at, number=number))
 
 
