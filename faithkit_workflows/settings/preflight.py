@@ -275,7 +275,7 @@ def check_dataset(
     if name is None:
         return  # a class of another package: found, and checked, when the data are built
     try:
-        kind = find_dataset(name)
+        kind: Any = find_dataset(name)
         if name not in SOURCES:
             return  # another package's: it checks its options when it is built
         if kind.derived_from is not None:

@@ -24,6 +24,7 @@ from tests.running import QUICK, ROOT, SMALL, command, commanded, run, train_her
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("TORCHELASTIC_RUN_ID=none", "seed=0,1"), r"torchrun(.|\n)*faithkit train -m"),
         (("optimizer.lrr=1,2",), "did you mean optimizer.lr"),
         (("optimizer.lr=1e-3,fast",), "optimizer.lr is 'fast'"),
         (("optimizer.lr=interval(1e-5,1e-3)",), r"optimizer\.lr=interval(.|\n)*list the values"),
@@ -38,10 +39,13 @@ from tests.running import QUICK, ROOT, SMALL, command, commanded, run, train_her
 )
 def test_a_wrong_sweep_is_explained(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if arguments[0].startswith("TORCHELASTIC_RUN_ID"):  # each process of torchrun would begin the sweep
+        monkeypatch.setenv(*arguments[0].split("="))
+        arguments = arguments[1:]
     trainings = Trainings(lambda settings: 0.5)
     with pytest.raises(UserError, match=words):
         sweep_here(trainings, *arguments)
-    assert not trainings.started
+    assert not trainings.started and not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_another_sweep_or_other_files_is_left_alone(tmp_path):
@@ -83,14 +87,6 @@ def test_a_single_run_is_not_resumed_as_a_sweep_nor_a_sweep_as_a_run(tmp_path):
     alone = replace(line_of(), arguments=[f"resume={folder}"])
     with pytest.raises(UserError, match=rf"faithkit train -m resume={folder}"):
         list(alone.check(alone.compose()))
-
-
-def test_a_sweep_under_torchrun_is_refused_since_each_process_would_begin_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    trainings = Trainings(lambda settings: 0.5)
-    with pytest.raises(UserError, match=r"torchrun(.|\n)*faithkit train -m"):
-        sweep_here(trainings, "seed=0,1", f"run_dir={tmp_path / 'sweep'}")
-    assert not trainings.started and not (tmp_path / "sweep").exists()
 
 
 SCORES = {"1e-3": 0.6, "0.001": 0.6, "2e-3": 0.7, "0.002": 0.7}

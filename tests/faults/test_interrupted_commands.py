@@ -19,18 +19,15 @@ pytestmark = pytest.mark.xdist_group("undisturbed")  # the undisturbed runs are 
 FEW_KILLS = {"train": 2, "evaluate": 1, "generate": 1}
 
 
+@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FEW_KILLS)
-def test_a_kill_at_a_few_events(name: str, commands: Commands, tmp_path: Path) -> None:
-    for number in commands[name].sample(FEW_KILLS[name]):
-        kill_and_resume(commands[name], number, tmp_path / f"{number}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FEW_KILLS)
-def test_a_kill_at_every_event(name: str, commands: Commands, tmp_path: Path) -> None:
-    assert len(commands[name].events) > 20
-    for number in range(1, len(commands[name].events) + 1):
-        kill_and_resume(commands[name], number, tmp_path / f"{number}")
+def test_a_kill_at_a_few_events_or_at_every_one(
+    name: str, is_complete: bool, commands: Commands, tmp_path: Path
+) -> None:
+    whole = commands[name]
+    assert len(whole.events) > 20
+    for number in range(1, len(whole.events) + 1) if is_complete else whole.sample(FEW_KILLS[name]):
+        kill_and_resume(whole, number, tmp_path / f"{number}")
 
 
 @pytest.mark.slow
