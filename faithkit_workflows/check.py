@@ -173,8 +173,13 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
     print(OTHER_DETECTORS)
 
 
-def check_conversations(options: argparse.Namespace) -> int:
-    """Judges each turn of the conversations of a file, shows the verdicts, and returns the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Judges one answer or the turns of conversations, shows the verdicts, and returns the exit code."""
+    options = parse(arguments)
+    if options.messages is None:
+        prediction, example, loaded = judge(options)
+        show(prediction, example, loaded, options)
+        return FAILED if options.fail and prediction.label == "hallucinated" else DONE
     from data_modules.reading.conversations import read_conversation_file
     from faithkit.evidence import describe_mark
     from faithkit.pages.page_tables import escape_terminal
@@ -196,16 +201,6 @@ def check_conversations(options: argparse.Namespace) -> int:
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return FAILED if options.fail and any(one.label == "hallucinated" for one in found) else DONE
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Judges one answer or conversations, shows the verdict, and returns the exit code."""
-    options = parse(arguments)
-    if options.messages is not None:
-        return check_conversations(options)
-    prediction, example, loaded = judge(options)
-    show(prediction, example, loaded, options)
-    return FAILED if options.fail and prediction.label == "hallucinated" else DONE
 
 
 def run() -> None:

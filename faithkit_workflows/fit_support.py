@@ -48,40 +48,95 @@ def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
     """
     import numpy as np
 
-    from critic.logistic import fit_line, sigmoid
-    from critic.support.detector import hash_weights, load_encoder
-    from critic.support.word_model import BALANCED, RECALL, VALUE, WordModel, fit, label_words
-    from faithkit.weights.resolve import resolve
+    from critic.support.detector import load_encoder
+    from critic.support.word_model import fit, label_words
 
     examples = read_rows([*(str(FOLDER / f"{name}.jsonl") for name in AUTHORS), *files])
-    mine = np.array([example.source not in AUTHORS for example in examples])
-    names = [example.source for example in examples]
-    if files:
-        folds = _split_groups([example.group for example in examples], mine, [one.label for one in examples], files)
+    if files:  # the groups of the user's rows in folds; -1 for the rows that come with faithkit
+        mine = np.array([example.source not in AUTHORS for example in examples])
+        groups = np.array([example.group for example in examples])[mine]
+        numbers = np.unique(groups, return_inverse=True)[1]
+        count = int(numbers.max(initial=-1)) + 1
+        if count < MIN_GROUPS or len({one.label for one, own in zip(examples, mine, strict=True) if own}) < 2:
+            problem = f"{int(mine.sum()):,} rows of {count} groups: {MIN_GROUPS} and both labels are needed"
+            raise UserError(problem, place=", ".join(files), hint="label more rows, about more documents")
+        folds = np.full(len(mine), -1)
+        folds[mine] = np.random.default_rng(SEED).permutation(count)[numbers] % FOLDS
     else:
-        folds = np.array([AUTHORS.index(name) for name in names])
+        folds = np.array([AUTHORS.index(example.source) for example in examples])
     print(f"reading {len(examples):,} rows with {ENCODER}", flush=True)
     rows = label_words(load_encoder(ENCODER, "cpu"), examples)
-    labels = np.array([row.label for row in rows])
-    odds, word_odds = _cross_validate(rows, folds)
-    held = folds >= 0  # rows that a model judged which was not fitted on their fold
-    figures: dict[str, Any] = {}
-    if files:
-        figures["default_auroc"] = compare_with_default(rows, odds, held, labels, files)
-    (slope,), bias, _ = fit_line(odds[held][:, None], labels[held])
-    scores, gold = sigmoid(slope * odds[held] + bias), labels[held]
-    has_value = np.array([row.features[:, VALUE].any() for row in rows])[held]
+    # The log-odds of each row of a fold, and of its words, by a model that was fitted on all other rows.
+    odds, words = np.zeros(len(rows)), [np.zeros(0)] * len(rows)
+    for number in range(folds.max() + 1):
+        print(f"fitting without part {number + 1} of {folds.max() + 1}", flush=True)
+        model: Weights = fit([row for row, part in zip(rows, folds, strict=True) if part != number])
+        for place in np.flatnonzero(folds == number).tolist():
+            words[place] = model.word_logits(rows[place].features)
+            odds[place] = model.response_logit(words[place], rows[place].features)
+    held = np.flatnonzero(folds >= 0).tolist()
+    figures = {"default_auroc": compare_with_default([rows[n] for n in held], odds[held], files)} if files else {}
+    fitted = calibrate(fit(rows), [(examples[n], rows[n], words[n]) for n in held], odds[held], by_author=not files)
+    names = [example.source for example in examples]
+    description = {
+        "fitted_on": [
+            {"name": name, "rows": names.count(name), "licence": LICENCE if name in AUTHORS else licence}
+            for name in dict.fromkeys(names)
+        ],
+        "threshold": f"best macro-F1 with at most {MAX_FALSE_ALARMS:.0%} false alarms, "
+        + ("on folds of your rows" if files else "authors left out"),
+        "cross_validation": figures | fitted.description,
+    }
+    return replace(fitted, description=description)
+
+
+def calibrate(
+    fitted: "Weights",
+    held: Sequence[tuple["Example", "LabelledWords", "NDArray[Any]"]],
+    odds: "NDArray[Any]",
+    *,
+    by_author: bool,
+) -> "WordModel":
+    """Chooses the thresholds of a fitted model on rows that other models judged; its description has their figures.
+
+    Args:
+        held: The rows that a model judged which was not fitted on their fold, with the log-odds of their words.
+        odds: The log-odds of the rows.
+        by_author: Thresholds count the rows of an author together, or else those of a group.
+    """
+    import numpy as np
+    from sklearn.metrics import f1_score, roc_auc_score
+
+    from critic.logistic import fit_line, sigmoid
+    from critic.support.detector import hash_weights
+    from critic.support.word_model import BALANCED, RECALL, VALUE, WordModel
+    from faithkit.weights.resolve import resolve
+
+    examples = [example for example, _, _ in held]
+    gold = np.array([row.label for _, row, _ in held])
+    (slope,), bias, _ = fit_line(odds[:, None], gold)
+    scores = sigmoid(slope * odds + bias)
+    has_value = np.array([row.features[:, VALUE].any() for _, row, _ in held])
     floor = float(gold[has_value].mean()) if has_value.sum() >= 10 else 0.9
     scores = np.where(has_value, np.maximum(scores, floor), scores)
-    authors = np.array(names)[held]
-    aims = choose_thresholds(scores, gold, authors if not files else np.array([e.group for e in examples])[held])
-    fitted = fit(rows)
+    aims = choose_thresholds(scores, gold, np.array([one.source if by_author else one.group for one in examples]))
     pooling = slope * fitted.pooling
     pooling[-1] += bias
     threshold = aims[BALANCED]["threshold"]
-    marked = np.zeros(len(rows), bool)
-    marked[held] = scores >= threshold
-    held_examples = [example for example, is_held in zip(examples, held, strict=True) if is_held]
+    found = scores >= threshold
+    # The probability from which a word is marked, by the F1 of words in rows with known spans.
+    span_threshold = 0.5
+    spanned = [(row.word_labels, words) for (_, row, words), marked in zip(held, found, strict=True) if marked]
+    if spanned := [(labels, words) for labels, words in spanned if not np.isnan(labels).any()]:
+        cells = np.concatenate([labels for labels, _ in spanned])
+        f1 = []
+        for cut in CUTS:
+            log_odds = np.log(cut / (1 - cut))
+            called = np.concatenate([words >= min(log_odds, words.max()) for _, words in spanned])
+            f1.append(f1_score(cells, called))
+        span_threshold = CUTS[int(np.argmax(f1))]
+    kinds = np.array([str(example.meta.get("error")) for example in examples])
+    recalls = {kind: found[(kinds == kind) & (gold == 1)] for kind in np.unique(kinds[gold == 1]).tolist()}
     return WordModel(
         version=VERSION,
         encoder=ENCODER,
@@ -91,17 +146,14 @@ def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
         unsure_from=min(threshold, aims[RECALL]["threshold"]),
         aims=aims,
         value_probability=floor,
-        span_threshold=_choose_span_threshold(rows, word_odds, marked),
+        span_threshold=span_threshold,
         description={
-            "fitted_on": [
-                {"name": name, "rows": names.count(name), "licence": LICENCE if name in AUTHORS else licence}
-                for name in dict.fromkeys(names)
-            ],
-            "threshold": f"best macro-F1 with at most {MAX_FALSE_ALARMS:.0%} false alarms, "
-            + ("on folds of your rows" if files else "authors left out"),
-            "cross_validation": figures
-            | _figures(scores, gold, threshold, held_examples)
-            | {"values": count_values(held_examples, has_value)},
+            "auroc": round(float(roc_auc_score(gold, scores)), 3),
+            "accuracy": round(float((found == gold).mean()), 3),
+            "false_alarms": round(float(found[gold == 0].mean()), 3),
+            "recall": {kind: round(float(hits.mean()), 3) for kind, hits in recalls.items() if kind != "None"},
+            "rows": len(gold),
+            "values": count_values(examples, has_value),
         },
     )
 
@@ -119,47 +171,7 @@ def read_rows(files: Sequence[str]) -> list["Example"]:
     ]
 
 
-def _split_groups(
-    groups: Sequence[str], mine: "NDArray[Any]", labels: Sequence[str | None], files: Sequence[str]
-) -> "NDArray[Any]":
-    """Divides the groups of the user's rows into folds; -1 for the rows that come with faithkit."""
-    import numpy as np
-
-    numbers = np.unique(np.array(groups)[mine], return_inverse=True)[1]
-    count = int(numbers.max(initial=-1)) + 1
-    if count < MIN_GROUPS or len({label for label, own in zip(labels, mine, strict=True) if own}) < 2:
-        problem = f"{int(mine.sum()):,} rows of {count} groups: {MIN_GROUPS} and both labels are needed"
-        raise UserError(problem, place=", ".join(files), hint="label more rows, about more documents")
-    folds = np.full(len(mine), -1)
-    folds[mine] = np.random.default_rng(SEED).permutation(count)[numbers] % FOLDS
-    return folds
-
-
-def _cross_validate(
-    rows: Sequence["LabelledWords"], folds: "NDArray[Any]"
-) -> tuple["NDArray[np.float64]", list["NDArray[np.float64]"]]:
-    """Computes the log-odds of each row of a fold, and of its words, by a model that was fitted on all other rows."""
-    import numpy as np
-
-    from critic.support.word_model import fit
-
-    odds, words = np.zeros(len(rows)), [np.zeros(0)] * len(rows)
-    for number in range(folds.max() + 1):
-        print(f"fitting without part {number + 1} of {folds.max() + 1}", flush=True)
-        model: Weights = fit([row for row, part in zip(rows, folds, strict=True) if part != number])
-        for place in np.flatnonzero(folds == number).tolist():
-            words[place] = model.word_logits(rows[place].features)
-            odds[place] = model.response_logit(words[place], rows[place].features)
-    return odds, words
-
-
-def compare_with_default(
-    rows: Sequence["LabelledWords"],
-    odds: "NDArray[np.float64]",
-    held: "NDArray[Any]",
-    labels: "NDArray[Any]",
-    files: Sequence[str],
-) -> float:
+def compare_with_default(rows: Sequence["LabelledWords"], odds: "NDArray[np.float64]", files: Sequence[str]) -> float:
     """Prints the AUROC of both detectors on the user's rows, and returns that of `default`.
 
     Raises:
@@ -171,11 +183,11 @@ def compare_with_default(
     from critic.support.detector import FILE
     from critic.support.word_model import WordModel
 
-    default, places = WordModel.read(FILE), np.flatnonzero(held).tolist()
-    theirs = [default.response_logit(default.word_logits(rows[n].features), rows[n].features) for n in places]
-    before, after = (float(roc_auc_score(labels[held], values)) for values in (theirs, odds[held]))
+    default, labels = WordModel.read(FILE), np.array([row.label for row in rows])
+    theirs = [default.response_logit(default.word_logits(row.features), row.features) for row in rows]
+    before, after = (float(roc_auc_score(labels, values)) for values in (theirs, odds))
     print(
-        f"AUROC on your {len(places):,} rows: default {100 * before:.1f}, fitted (each fold left out) {100 * after:.1f}"
+        f"AUROC on your {len(rows):,} rows: default {100 * before:.1f}, fitted (each fold left out) {100 * after:.1f}"
     )
     if after < before:
         problem = (
@@ -227,37 +239,6 @@ def choose_thresholds(
             "counts": [[int(cell) for cell in row] for row in error.table],
         }
     return found
-
-
-def _choose_span_threshold(rows: Sequence["LabelledWords"], odds: Sequence["NDArray[Any]"], marked: Any) -> float:
-    """Chooses the probability from which a word is marked, by the F1 of words in rows with known spans."""
-    import numpy as np
-    from sklearn.metrics import f1_score
-
-    chosen = [n for n, row in enumerate(rows) if marked[n] and not np.isnan(row.word_labels).any()]
-    if not chosen:
-        return 0.5
-    gold = np.concatenate([rows[n].word_labels for n in chosen])
-    found = [np.concatenate([odds[n] >= min(np.log(cut / (1 - cut)), odds[n].max()) for n in chosen]) for cut in CUTS]
-    return CUTS[int(np.argmax([f1_score(gold, words) for words in found]))]
-
-
-def _figures(
-    scores: "NDArray[Any]", labels: "NDArray[Any]", threshold: float, examples: Sequence["Example"]
-) -> dict[str, Any]:
-    """Computes AUROC, accuracy and false alarms; and the recall of each kind of error that the table names."""
-    import numpy as np
-    from sklearn.metrics import roc_auc_score
-
-    found, kinds = scores >= threshold, np.array([str(example.meta.get("error")) for example in examples])
-    recalls = {kind: found[(kinds == kind) & (labels == 1)] for kind in np.unique(kinds[labels == 1]).tolist()}
-    return {
-        "auroc": round(float(roc_auc_score(labels, scores)), 3),
-        "accuracy": round(float((found == labels).mean()), 3),
-        "false_alarms": round(float(found[labels == 0].mean()), 3),
-        "recall": {kind: round(float(hits.mean()), 3) for kind, hits in recalls.items() if kind != "None"},
-        "rows": len(labels),
-    }
 
 
 def count_values(examples: Sequence["Example"], marked: "NDArray[Any]") -> dict[str, dict[str, list[int]]]:

@@ -10,6 +10,7 @@ faithkit models critic_general      a recipe of experiment=: what it trains, on 
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from faithkit.cli import run_command
@@ -51,29 +52,6 @@ def parse(arguments: Sequence[str]) -> tuple[list[Model], list[KnownDetector]]:
     raise UserError(problem, hint=choice_hint(asked, names))
 
 
-def overview(models: Sequence[Model], known: Sequence[KnownDetector]) -> Iterator[str]:
-    """Formats the purpose of each model with its requirements and first figure, and each detector of others."""
-    if models:
-        yield LINE.format("name", "size", "memory", "per CPU-s", "weights")
-    for model in models:
-        memory = model["memory"]["value"] if "memory" in model else "-"
-        speed = model["speed"][0]["value"] if "speed" in model else "-"
-        yield LINE.format(model["name"], model["parameters"], memory, speed, model["weights"])
-        yield from textwrap.wrap(model["description"], WIDTH, initial_indent="    ", subsequent_indent="    ")
-        if "figures" in model:
-            yield f"    measured: {model['figures'][0]['value']}"
-    if models:
-        yield from ("", "-: not measured; `faithkit models NAME` shows the conditions of the measurements")
-    yield from [""] * bool(models and known)
-    if known:
-        yield KNOWN_LINE.format("checkpoint=", "size", "licence", "published")
-        for one in known:
-            figure = re.split("[,;]", one.figure)[0].replace("balanced accuracy", "BAcc")
-            yield KNOWN_LINE.format(one.name, one.parameters, one.licence, figure)
-        yield from ("", "published: not measured here; BAcc: balanced accuracy; `faithkit models NAME`")
-        yield "has the source of a figure"
-
-
 def detail(model: Model) -> Iterator[str]:
     """Formats all figures of one model."""
     yield f"{model['name']}: {model['description']}"
@@ -98,36 +76,45 @@ def _lines(title: str, text: str) -> Iterator[str]:
     )
 
 
-def known_detail(known: KnownDetector) -> Iterator[str]:
-    """Formats a detector of others: how it is named, what it reads, and what was published about it."""
-    yield f"{known.name}: a detector of others; its figures were not measured here"
-    yield from _lines("weights", f"{known.hub}, {known.parameters} (from the hub)")
-    yield from _lines("licence", known.licence)
-    argument = "http://HOST:8000/v1" if isinstance(known, KnownLanguageModel) else "FOLDER"
-    yield from _lines("use with", f"checkpoint={known.name}, or checkpoint={known.name}:{argument}")
-    yield from _lines("published", f"{known.figure} ({known.source})")
-    yield from _lines("rule", known.rule)
-
-
-def recipe(name: str) -> Iterator[str]:
-    """Formats an experiment: the comment of its file, which has its commands."""
-    yield f"{name}: a recipe, which has no weights to download and must be trained"
-    for line in (CONFIGS / EXPERIMENT / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[1:]:
-        if not line.startswith("#"):
-            return
-        yield line.removeprefix("# ").removeprefix("#")
-
-
 def main(arguments: Sequence[str]) -> None:
     """Prints all models, those of a task, or one."""
     models, known = parse(arguments)
-    names = [*(model["name"] for model in models), *(one.name for one in known)]
-    if not names:
-        lines = [*recipe(arguments[0])]
-    elif names == list(arguments):
-        lines = [*detail(models[0])] if models else [*known_detail(known[0])]
+    lines: list[str] = []
+    if not models and not known:  # an experiment: the comment of its file, which has its commands
+        lines = [f"{arguments[0]}: a recipe, which has no weights to download and must be trained"]
+        stored = (CONFIGS / EXPERIMENT / f"{arguments[0]}.yaml").read_text(encoding="utf-8").splitlines()[1:]
+        lines += [line.removeprefix("#").removeprefix(" ") for line in takewhile(lambda one: one[:1] == "#", stored)]
+    elif [model["name"] for model in models] == list(arguments):
+        lines = [*detail(models[0])]
+    elif [one.name for one in known] == list(arguments):
+        (one,) = known
+        argument = "http://HOST:8000/v1" if isinstance(one, KnownLanguageModel) else "FOLDER"
+        lines += [f"{one.name}: a detector of others; its figures were not measured here"]
+        lines += _lines("weights", f"{one.hub}, {one.parameters} (from the hub)")
+        lines += _lines("licence", one.licence)
+        lines += _lines("use with", f"checkpoint={one.name}, or checkpoint={one.name}:{argument}")
+        lines += _lines("published", f"{one.figure} ({one.source})")
+        lines += _lines("rule", one.rule)
     else:
-        lines = [*overview(models, known)]
+        if models:
+            lines += [LINE.format("name", "size", "memory", "per CPU-s", "weights")]
+        for model in models:
+            memory = model["memory"]["value"] if "memory" in model else "-"
+            speed = model["speed"][0]["value"] if "speed" in model else "-"
+            lines += [LINE.format(model["name"], model["parameters"], memory, speed, model["weights"])]
+            lines += textwrap.wrap(model["description"], WIDTH, initial_indent="    ", subsequent_indent="    ")
+            if "figures" in model:
+                lines += [f"    measured: {model['figures'][0]['value']}"]
+        if models:
+            lines += ["", "-: not measured; `faithkit models NAME` shows the conditions of the measurements"]
+        lines += [""] * bool(models and known)
+        if known:
+            lines += [KNOWN_LINE.format("checkpoint=", "size", "licence", "published")]
+            for one in known:
+                figure = re.split("[,;]", one.figure)[0].replace("balanced accuracy", "BAcc")
+                lines += [KNOWN_LINE.format(one.name, one.parameters, one.licence, figure)]
+            lines += ["", "published: not measured here; BAcc: balanced accuracy; `faithkit models NAME`"]
+            lines += ["has the source of a figure"]
     print("\n".join(lines))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice, product
+from itertools import chain, count, islice, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -35,7 +35,6 @@ from faithkit.targets import find_outside_code
 Values = Mapping[str, Sequence[str]]  # of each varied key as it was typed: `optimizer.lr`, `+new.key`
 LOGS = "logs"  # the folder for the output of jobs
 LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop
-QUIET = "callbacks.progress_bar=false"  # the output of a job is a file
 GPUS = "CUDA_VISIBLE_DEVICES"
 log = logging.getLogger("faithkit")
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,13 +59,7 @@ def sweep(line: CommandLine, processes: "Processes | None" = None) -> None:
     num_parallel = int(tried[0].sweep.num_parallel)
     new.folder.mkdir(parents=True, exist_ok=True)
     with run_lock(new.folder):
-        record = open_record(new)
-        known, jobs = dict(record.jobs), []
-        for combination in product(*values.values()):  # the last key changes first
-            job = make_job(dict(zip(values, combination, strict=True)), known)
-            known[job.name] = job
-            jobs.append(job)
-        write_sweep(record)
+        record, jobs = open_jobs(new, values)
         log_to(record.folder / "sweep.log")
         log.info("%d jobs in %s", len(jobs), record.folder)
         only = monitors.pop() if len(monitors) == 1 else None
@@ -150,44 +143,42 @@ def read_plan(line: CommandLine) -> tuple[SweepRecord, Values]:
     return SweepRecord(folder=Path(folder), arguments=arguments, varied=keys), values
 
 
-def open_record(new: SweepRecord) -> SweepRecord:
-    """Adds the jobs that the folder of a sweep has already; further values are new jobs.
+def open_jobs(new: SweepRecord, values: Values) -> tuple[SweepRecord, list[SweepJob]]:
+    """Writes the record of a sweep with the jobs that its folder has already; returns it with the jobs of all values.
 
     Raises:
         UserError: The folder contains another sweep or other files.
     """
-    folder = new.folder
-    if not (folder / SWEEP_FILE).exists():
-        if any(name.name != ".lock" for name in folder.glob("*")):
-            raise UserError("run_dir is not empty, and holds no sweep", place=str(folder), hint="choose another")
-        return new
-    old = read_sweep(folder)
-    if sorted(old.varied) != sorted(new.varied) or sorted(old.shared) != sorted(new.shared):
-        differs = sorted({*old.shared, *old.varied} ^ {*new.shared, *new.varied})
-        raise UserError(
-            f"this folder holds another sweep; these differ: {', '.join(differs)[:200]}",
-            place=str(folder),
-            hint=f"choose another run_dir; or resume the old one: faithkit train -m resume={folder}",
-        )
-    deleted = [
-        job for job in old.jobs.values() if job.ended == DONE and not RunFolder(folder / job.name).metrics.exists()
-    ]
-    return replace(new, jobs={**old.jobs, **{job.name: replace(job, ended=None) for job in deleted}})
-
-
-def make_job(settings: Mapping[str, str], jobs: Mapping[str, SweepJob]) -> SweepJob:
-    """Finds the job with these settings, or creates one with an unused name."""
-    for job in jobs.values():
-        if dict(job.settings) == dict(settings):
-            return job
-    short = _short_names([head.lstrip("+") for head in settings])
-    parts = (f"{short[head.lstrip('+')]}-{_plain(value)}" for head, value in settings.items())
-    stem = "_".join(parts)[:120] or "one"
-    name, attempt = stem, 1
-    while name in jobs:
-        attempt += 1
-        name = f"{stem}-{attempt}"
-    return SweepJob(name=name, settings=dict(settings))
+    folder, record = new.folder, new
+    if (folder / SWEEP_FILE).exists():
+        old = read_sweep(folder)
+        if sorted(old.varied) != sorted(new.varied) or sorted(old.shared) != sorted(new.shared):
+            differs = sorted({*old.shared, *old.varied} ^ {*new.shared, *new.varied})
+            raise UserError(
+                f"this folder holds another sweep; these differ: {', '.join(differs)[:200]}",
+                place=str(folder),
+                hint=f"choose another run_dir; or resume the old one: faithkit train -m resume={folder}",
+            )
+        deleted = [
+            job for job in old.jobs.values() if job.ended == DONE and not RunFolder(folder / job.name).metrics.exists()
+        ]
+        record = replace(new, jobs={**old.jobs, **{job.name: replace(job, ended=None) for job in deleted}})
+    elif any(name.name != ".lock" for name in folder.glob("*")):
+        raise UserError("run_dir is not empty, and holds no sweep", place=str(folder), hint="choose another")
+    names, jobs = dict(record.jobs), []
+    short = _short_names([head.lstrip("+") for head in values])
+    for combination in product(*values.values()):  # the last key changes first
+        settings = dict(zip(values, combination, strict=True))
+        job = next((known for known in names.values() if dict(known.settings) == settings), None)
+        if job is None:
+            parts = (f"{short[head.lstrip('+')]}-{_plain(value)}" for head, value in settings.items())
+            stem = "_".join(parts)[:120] or "one"
+            numbered = (f"{stem}-{attempt}" for attempt in count(2))
+            job = SweepJob(name=next(name for name in chain([stem], numbered) if name not in names), settings=settings)
+        names[job.name] = job
+        jobs.append(job)
+    write_sweep(record)
+    return record, jobs
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -254,26 +245,28 @@ class Jobs:
             while is_locked(folder) and time.monotonic() - began < LOCK_SECONDS:
                 time.sleep(0.5)
             arguments = self.record.command(job)
-            quiet = [] if any("progress_bar" in text for text in arguments) else [QUIET]
+            # The output of a job is a file.
+            quiet = [] if any("progress_bar" in text for text in arguments) else ["callbacks.progress_bar=false"]
             code = self.processes.run(TrainJob(folder=folder, arguments=(*arguments, *quiet)), output)
         seconds = round((job.seconds or 0.0) + time.monotonic() - began, 1)
-        ended, value = self._judge(replace(job, seconds=seconds), folder, output, code)
-        self._write(ended)
-        result = f"{value:.4f}" if value is not None else ended.problem or ended.ended
-        log.info("job %d of %d, %s: %s, after %.0f s", number, self.total, job.name, result, seconds)
-
-    def _judge(self, job: SweepJob, folder: Path, output: Path, code: int) -> tuple[SweepJob, float | None]:
-        """Finds out how a job ended, and its value for the ranking."""
+        ended, problem = DONE, None
+        chosen = None if code else chosen_of(read_run(folder))
         if code == signals.EXIT_CODE:
-            return replace(job, ended=INTERRUPTED), None
-        if code:
-            return replace(job, ended=FAILED, problem=find_failure(output, code)), None
-        chosen = chosen_of(read_run(folder))
-        if chosen is None:
-            return replace(job, ended=FAILED, problem="it has no validation metric"), None
-        if self.monitor not in (None, chosen.monitor):
-            return replace(job, ended=FAILED, problem=f"it was chosen by {chosen.monitor}, not {self.monitor}"), None
-        return replace(job, ended=DONE), chosen.metric.value
+            ended = INTERRUPTED
+        elif code:
+            problem = f"killed by signal {-code}" + (": perhaps out of memory" if code == -9 else "")
+            if code > 0:
+                lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+                errors = [line for line in lines if re.match(r"error: |\w*(Error|Exception)\b", line)]
+                problem = errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
+        elif chosen is None:
+            problem = "it has no validation metric"
+        elif self.monitor not in (None, chosen.monitor):
+            problem = f"it was chosen by {chosen.monitor}, not {self.monitor}"
+        ended = FAILED if problem else ended
+        self._write(replace(job, seconds=seconds, ended=ended, problem=problem))
+        result = f"{chosen.metric.value:.4f}" if ended == DONE and chosen else problem or ended
+        log.info("job %d of %d, %s: %s, after %.0f s", number, self.total, job.name, result, seconds)
 
     def _write(self, job: SweepJob) -> None:
         with self.lock:
@@ -309,9 +302,12 @@ class Processes:
     """
 
     def __init__(self, num_parallel: int, gpus: Sequence[str]):
-        self.slots: queue.SimpleQueue[Mapping[str, str]] = queue.SimpleQueue()
-        for environ in slots(num_parallel, gpus):
-            self.slots.put(environ)
+        self.slots: queue.SimpleQueue[Mapping[str, str]] = queue.SimpleQueue()  # a job's share of cores and GPUs
+        threads = max((os.cpu_count() or 1) // num_parallel, 1)
+        cores = {} if num_parallel == 1 or "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
+        for number in range(num_parallel):
+            shared = {GPUS: gpus[number % len(gpus)]} if num_parallel > 1 and len(gpus) > 1 else {}
+            self.slots.put(cores | shared)
         self.running: set[subprocess.Popen[bytes]] = set()
         self.lock, self.stopped = threading.Lock(), False
 
@@ -342,27 +338,6 @@ class Processes:
                 process.send_signal(signal.SIGTERM)
         for process in self.running:
             process.wait()
-
-
-def slots(num_parallel: int, gpus: Sequence[str]) -> list[dict[str, str]]:
-    """Assigns cores and GPUs to jobs that run at the same time; a single job has all."""
-    if num_parallel == 1:
-        return [{}]
-    threads = max((os.cpu_count() or 1) // num_parallel, 1)
-    cores = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
-    return [{**cores, **({GPUS: gpus[number % len(gpus)]} if len(gpus) > 1 else {})} for number in range(num_parallel)]
-
-
-def find_failure(output: Path, code: int) -> str:
-    """Finds the reason of a failure in a job's output, in one line."""
-    if code < 0:
-        return f"killed by signal {-code}" + (": perhaps out of memory" if code == -9 else "")
-    try:
-        lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    errors = [line for line in lines if re.match(r"error: |\w*(Error|Exception)\b", line)]
-    return errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
 
 
 def run_script_apart(script: str, arguments: Sequence[str], output: IO[Any] | None = None) -> int:

@@ -96,14 +96,6 @@ def describe_training(config: dict[str, Any]) -> str:
     return f"model={model['name']} from {model.get('weights')}, data={data['name']} from {places}"
 
 
-def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":
-    """Builds the task that `model.task` names from the rest of the `model` block."""
-    from faithkit.targets import build
-
-    model = {name: value for name, value in config["model"].items() if name != "task"}
-    return build(config["model"]["task"], model=model)
-
-
 def train(stage: "Stage") -> None:
     """Reads the data, trains, tests and reports one stage."""
     from data_modules.build import build_data
@@ -114,6 +106,7 @@ def train(stage: "Stage") -> None:
     from faithkit.provenance.used_model import seen_before
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
+    from faithkit.targets import build
     from faithkit.training.checkpoints import drop_checkpoints, find_resume_point
     from faithkit.training.loggers import open_loggers
     from faithkit.training.stages import Finished
@@ -129,7 +122,7 @@ def train(stage: "Stage") -> None:
         log.info("%s is finished and has no checkpoint to resume from; its results are in the folder", run.path)
         return
     seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
-    task = build_task(config)
+    task: Task[Any, Any, Any] = build(model["task"], model={key: one for key, one in model.items() if key != "task"})
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
     first_step = begin.step if begin else 0

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,30 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     if is_folder:
         table = read_shards(data, block["columns"], block["by"], ids if labels or block["label_next"] else None)
     else:
-        table = read_file(data, block["columns"], block["by"], ids, _dataset_columns(block))
+        found = None  # the columns of the dataset: the group, the field to count by, the texts if rows are chosen
+        if block["dataset"] is not None:
+            found = {}
+            source = build_source(block["dataset"], block["path"], **block["options"]).with_all_rows(block["options"])
+            splits = source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]
+            for example in chain.from_iterable(read_examples(source, split, ReadReport("skip")) for split in splits):
+                columns: dict[str, Any] = {"group": example.group}
+                if block["by"] and (value := read_facet(example, block["by"])) is not None:
+                    columns[block["by"]] = value
+                if block["label_next"]:
+                    history = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
+                    columns |= {"knowledge": example.knowledge, "history": history, "response": example.response}
+                found[example.id] = columns
+        table = read_file(data, block["columns"], block["by"], ids, found)
     if config["dry_run"]:
         print(f"would estimate from {table.num_rows:,} verdicts and {len(table.labelled):,} labels")
         return
-    name, found = name_of(data) if is_folder else Path(data).stem, estimate(table, labels, block, config["seed"])
+    name, rates = name_of(data) if is_folder else Path(data).stem, estimate(table, labels, block, config["seed"])
     log.info("%s verdicts, by their %s", f"{table.num_rows:,}", "scores" if table.uses_scores else "labels")
     if table.num_unread:
         log.info("%s verdicts could not be read: the mean of the others replaces them", f"{table.num_unread:,}")
     if not table.has_groups:
         log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
-    if (known := found.labels) is not None:
+    if (known := rates.labels) is not None:
         is_random = not known.waves and not known.probabilities
         how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
         log.info("%s labels%s", f"{len(known.values):,}", how)
@@ -123,15 +137,15 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
             note = "the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise"
             log.info(note)
     if labels is None and is_folder:
-        shares = [(part.name, part.metrics.get(DETECTOR)) for part in found.parts]
+        shares = [(part.name, part.metrics.get(DETECTOR)) for part in rates.parts]
         judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
         group = block["columns"]["group"] or ("group" if table.has_groups else None)
         without = table.num_rows - judged[0][1]
-        rates = shares_table([block["by"]] if block["by"] else [], judged, group, num_without=without)
+        shown_rates = shares_table([block["by"]] if block["by"] else [], judged, group, num_without=without)
     else:
-        rates = estimate_table(found.parts, title=name, by=block["by"])
-    print_tables(rates)
-    _write(run, config, found, name)
+        shown_rates = estimate_table(rates.parts, title=name, by=block["by"])
+    print_tables(shown_rates)
+    _write(run, config, rates, name)
 
 
 def estimate(table: VerdictTable, labels: Labels | None, block: Mapping[str, Any], seed: int) -> Estimated:
@@ -201,24 +215,6 @@ def _write(run: RunFolder, config: Mapping[str, Any], found: Estimated, name: st
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
 
-def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """Reads columns from the dataset: the group, the field to count by, and the texts if rows are to be chosen."""
-    if block["dataset"] is None:
-        return None
-    source = build_source(block["dataset"], block["path"], **block["options"]).with_all_rows(block["options"])
-    found: dict[str, dict[str, Any]] = {}
-    for split in source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]:
-        for example in read_examples(source, split, ReadReport("skip")):
-            columns: dict[str, Any] = {"group": example.group}
-            if block["by"] and (value := read_facet(example, block["by"])) is not None:
-                columns[block["by"]] = value
-            if block["label_next"]:
-                history = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
-                columns |= {"knowledge": example.knowledge, "history": history, "response": example.response}
-            found[example.id] = columns
-    return found
-
-
 def estimate_parts(table: VerdictTable, rows: Verdicts, *, power: float | None, num_resamples: int) -> list[PartRates]:
     """Estimates the rates of all rows, of each value of `by`, the most frequent first, and of the other values.
 
@@ -264,10 +260,12 @@ def estimate_table(parts: Sequence[PartRates], *, title: str, by: str | None) ->
     """Makes the table of the rates in percent."""
     heads = ("responses", "labels", "detector", "labels alone", "estimate")
     table = new_number_table(f"{title}: hallucinated, percent", by or "", heads, min_width=8)
-    marks = set[str]()
+    marks = []
     for part in parts:
-        mark = _mark(part.estimate)
-        marks.add(mark)
+        mark = ""
+        if part.estimate is not None:
+            mark = FEW if part.estimate.is_exact else BEYOND if part.estimate.is_beyond else ""
+        marks.append(mark)
         # Without its interval, which ignores the detector's errors; metrics.json has it.
         called = part.metrics.get(DETECTOR)
         cells = [f"{100 * called.value:.1f}" if called else "-"]
@@ -278,7 +276,7 @@ def estimate_table(parts: Sequence[PartRates], *, title: str, by: str | None) ->
         table.add_row(*(Text(cell, style=style) for cell in row))
     whole = parts[0]
     lines = ["95% intervals over groups; estimate: of the system, with the detector's errors in it"]
-    if whole.estimate and not _mark(whole.estimate):
+    if whole.estimate and not marks[0]:
         lines.append(f"weight of the detector: {whole.estimate.power:.2f}, as it follows the labels")
     if whole.estimate and (corrected := whole.metrics.get(CORRECTED)):
         shown = format_metric(corrected, digits=1, scale=100)
@@ -286,9 +284,3 @@ def estimate_table(parts: Sequence[PartRates], *, title: str, by: str | None) ->
     lines += [f"{mark} {why}" for mark, why in WHY_ALONE.items() if mark in marks]
     table.caption = Text("\n".join(lines))
     return table
-
-
-def _mark(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return ""
-    return FEW if estimate.is_exact else BEYOND if estimate.is_beyond else ""

@@ -9,7 +9,7 @@ dialogues are judged again. The output has its verdicts in fields of their own, 
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -59,14 +59,32 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any]) -> None:
     for number in edited.numbers():
         edited.regenerate(number)
     sheet = run.path / SHEET
-    if sheet.exists() and (edits := read_edits(sheet)):
-        edited.regenerate(edited.store(edits))
+    if sheet.exists() and (stored := edited.store(sheet)):
+        edited.regenerate(stored)
     block, rows = config["pipeline"], edited.rows
     if block["detector"]:
         rows = judge_dialogues(run, config, edited.rows)
     num_written = write_diahalu(run.path / OUTPUT / DIAHALU_FILE, rows())
-    editable = (row for row in edited.editable_rows() if row.get("domain") in block["edit_domains"])
-    num_turns = write_sheet(sheet, COLUMNS, (line for row in editable for line in sheet_lines(row)))
+
+    def lines() -> Iterator[dict[str, object]]:
+        """Makes a line of the table for each turn of A."""
+        for row in edited.editable_rows():
+            if row.get("domain") not in block["edit_domains"]:
+                continue
+            turns: list[str] = row["turns"]
+            failed = [f"{FAILED}: {row['failed']}"] if "failed" in row else []
+            for place in range(0, len(turns), 2):
+                found = ["further turns were cut off"] if turn_name(place) in row.get("cut", ()) else []
+                yield {
+                    "dialogue": row[KEY],
+                    "round": place // 2 + 1,
+                    "domain": row["domain"],
+                    "before": turns[place - 1] if place else row["for_a"],
+                    "text": turns[place],
+                    "signs": ", ".join([*found, *failed] if place == len(turns) - 1 else found),
+                }
+
+    num_turns = write_sheet(sheet, COLUMNS, lines())
     chain.manifest.result = summarize_dialogues(rows(), num_written, block["rounds"])
     chain.manifest.write()
     log.info("written: %s; %s turns of A to review: %s", run.path / OUTPUT / DIAHALU_FILE, f"{num_turns:,}", sheet)
@@ -212,11 +230,33 @@ class EditedDialogues:
         """Names the stored rounds of edits, the oldest first."""
         return sorted(path.parent.name for path in self.run.path.glob(f"*/{EDITS_FILE}"))
 
-    def store(self, edits: Sequence[Edit]) -> str:
-        """Stores edits as the next round, before they are applied."""
-        number = f"{len(self.numbers()) + 1:02d}"
-        write_jsonl(self.run.path / number / EDITS_FILE, (asdict(edit) for edit in edits))
-        return number
+    def store(self, sheet: Path) -> str | None:
+        """Stores people's edits of a table as the next round, before they are applied; None if it has none.
+
+        An edit that is empty or equals the turn does not count.
+
+        Raises:
+            UserError: A round is not a number, or a turn is edited twice.
+        """
+        found: dict[tuple[str, int], Edit] = {}
+        for place, cells in read_sheet(sheet, ("dialogue", "round", "text", "edit")):
+            text, before = normalize_spaces(cells["edit"]), normalize_spaces(cells["text"])
+            if text in ("", before):
+                continue
+            number = cells["round"].strip()
+            if not (number.isascii() and number.isdigit() and int(number)):
+                problem = f"round is {shorten(cells['round'])}"
+                raise UserError(problem, place=place, hint="leave dialogue and round as they were written")
+            edit = Edit(dialogue=cells["dialogue"], round=int(number), before=before, text=text)
+            if (edit.dialogue, edit.round) in found:
+                problem = f"round {edit.round} of {shorten(edit.dialogue)} is edited twice"
+                raise UserError(problem, place=place, hint="keep one of the edits")
+            found[edit.dialogue, edit.round] = edit
+        if not found:
+            return None
+        name = f"{len(self.numbers()) + 1:02d}"
+        write_jsonl(self.run.path / name / EDITS_FILE, map(asdict, found.values()))
+        return name
 
     def regenerate(self, number: str) -> None:
         """Continues the dialogues of a round of edits from their edited turns."""
@@ -253,45 +293,6 @@ class EditedDialogues:
                 num_failed += is_failed(row)
         again = f"; {num_failed} failed: edit them once more, or retry_failed=true" if num_failed else ""
         log.info("edits/%s: %d dialogues regenerated%s", number, len(cut), again)
-
-
-def sheet_lines(row: Row) -> Iterator[dict[str, object]]:
-    """Makes a line of the table for each turn of A."""
-    turns: list[str] = row["turns"]
-    failed = [f"{FAILED}: {row['failed']}"] if "failed" in row else []
-    for place in range(0, len(turns), 2):
-        found = ["further turns were cut off"] if turn_name(place) in row.get("cut", ()) else []
-        yield {
-            "dialogue": row[KEY],
-            "round": place // 2 + 1,
-            "domain": row["domain"],
-            "before": turns[place - 1] if place else row["for_a"],
-            "text": turns[place],
-            "signs": ", ".join([*found, *failed] if place == len(turns) - 1 else found),
-        }
-
-
-def read_edits(path: Path) -> list[Edit]:
-    """Reads people's edits; an edit that is empty or equals the turn does not count.
-
-    Raises:
-        UserError: A round is not a number, or a turn is edited twice.
-    """
-    found: dict[tuple[str, int], Edit] = {}
-    for place, cells in read_sheet(path, ("dialogue", "round", "text", "edit")):
-        text = normalize_spaces(cells["edit"])
-        if not text or text == normalize_spaces(cells["text"]):
-            continue
-        number = cells["round"].strip()
-        if not (number.isascii() and number.isdigit() and int(number)):
-            problem = f"round is {shorten(cells['round'])}"
-            raise UserError(problem, place=place, hint="leave dialogue and round as they were written")
-        edit = Edit(dialogue=cells["dialogue"], round=int(number), before=normalize_spaces(cells["text"]), text=text)
-        if (edit.dialogue, edit.round) in found:
-            problem = f"round {edit.round} of {shorten(edit.dialogue)} is edited twice"
-            raise UserError(problem, place=place, hint="keep one of the edits")
-        found[edit.dialogue, edit.round] = edit
-    return list(found.values())
 
 
 def judge_dialogues(

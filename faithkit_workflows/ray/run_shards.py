@@ -36,8 +36,6 @@ from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.scored_rows import print_renamed_columns
 from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, shares_table
 
-STORE = 100_000_000  # bytes of the object store of a local Ray; only names and counts pass through it
-MAX_BLOCKS = 10_000  # above, one task has several shards; finished ones are skipped when it is retried
 GIB = 2**30
 
 
@@ -69,7 +67,8 @@ def run_on_cluster(
         # The pool may shrink to one worker: idle ones make room for one that died with its node.
         pool = ActorPoolStrategy(min_size=1, max_size=most, initial_size=size, max_tasks_in_flight_per_actor=1)
         memory = int(options.memory_gb * GIB) if options.memory_gb else None
-        results = ray.data.from_items(list(rows), override_num_blocks=min(len(rows), MAX_BLOCKS)).map(
+        # Of more blocks, one task has several shards; finished ones are skipped when it is retried.
+        results = ray.data.from_items(list(rows), override_num_blocks=min(len(rows), 10_000)).map(
             worker,
             fn_constructor_args=[argument],
             compute=pool,
@@ -105,7 +104,8 @@ def connected(options: RayOptions) -> Iterator[Any]:
     local: dict[str, Any] = {}
     if address == "local":
         cpus = options.workers * options.cpus if options.workers else None
-        local = {"num_cpus": cpus, "object_store_memory": STORE, "include_dashboard": False}
+        # Only names and counts pass through the object store.
+        local = {"num_cpus": cpus, "object_store_memory": 100_000_000, "include_dashboard": False}
     elif address != "auto":
         # `ray.init` would wait for minutes, and then end the process.
         host, _, port = address.rpartition(":")
@@ -167,7 +167,6 @@ AGAIN = "run the same command again: what is finished stays"
 Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator[Any]]
 Kinds = Counter[tuple[int, int]]  # the number of groups with so many rows and so many hallucinated rows
 ALL = ""  # the column of all rows
-PROGRESS_SECONDS = 30.0  # between progress lines that do not go to a terminal
 
 
 @set_by("out")
@@ -229,7 +228,7 @@ def _run_workers(pending: Sequence[Shard], work: Work, summary: "Summary", run: 
         UserError: A worker cannot work at all.
     """
     results = run(ShardWorker, work, [shard.to_dict() for shard in pending], work.ray)
-    interval = 0.5 if sys.stderr.isatty() else PROGRESS_SECONDS
+    interval = 0.5 if sys.stderr.isatty() else 30.0  # seconds between progress lines
     num_bytes, num_rows, failures = sum(shard.size for shard in pending), 0, list[UserError]()
     try:
         with tqdm(total=num_bytes, desc="shards", unit="B", unit_scale=True, mininterval=interval) as bar:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from faithkit_workflows.answering.strategies import Answerer
 
 Columns = Sequence[tuple[str, str]]  # names with their types
-PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
-NUM_RESAMPLES = 1000  # of the interval of the hallucinated share
 
 
 class Work(ABC):
@@ -54,11 +52,12 @@ class Work(ABC):
     done: str
     judges: bool = True
     added: Sequence[str] = ADDED
-    num_resamples: int = NUM_RESAMPLES
+    num_resamples: int = 1000
 
     def __init__(self, config: Mapping[str, Any], data: str, ray: RayOptions):
         # Workers run in another folder.
-        paths = {key: absolute_path(config[key], key) for key in PATHS if config.get(key)}
+        keys = ("checkpoint", "detector", "out")
+        paths = {key: absolute_path(config[key], key) for key in keys if config.get(key)}
         self.config, self.data, self.ray = {**config, **paths}, absolute_path(data), ray
         self.out, self.place = str(self.config["out"]), str(self.config["checkpoint"])
         self.identity: dict[str, Any] = {}
@@ -104,9 +103,6 @@ class Work(ABC):
         return [(field.name, str(field.type)) for field in scored_schema(rows, self.added)]
 
 
-ANSWER_SETTINGS = ("decoding", "control_tokens", "best_of", "precision", "max_length", "save_every_num_rows")
-
-
 class Answering(Work):
     """Answers rows as `faithkit generate data=pairs data.path=SHARD` does; rows need no response.
 
@@ -127,7 +123,8 @@ class Answering(Work):
     def identify(self) -> dict[str, Any]:
         detector = self.config["detector"]
         models = {"generator": identify_model(self.place), "detector": identify_model(detector) if detector else None}
-        settings = {name: self.config[name] for name in ANSWER_SETTINGS}
+        names = ("decoding", "control_tokens", "best_of", "precision", "max_length", "save_every_num_rows")
+        settings = {name: self.config[name] for name in names}
         settings |= {name: self.part.get(name) for name in ("columns", "encoding")}
         settings |= {"ray.engine": self.engine, "ray.cpus": self.ray.cpus, "ray.gpus": self.num_gpus}
         return identify(models, settings, vllm=self.engine == VLLM)
@@ -145,12 +142,6 @@ class Answering(Work):
         return describe_runner(generator), answerer
 
 
-SCORE_SETTINGS = (
-    *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
-    *("threshold", "abstain_at", "escape_formulas"),
-)
-
-
 class Scoring(Work):
     """Judges rows as `faithkit score SHARD on_bad_row=skip` does.
 
@@ -165,7 +156,11 @@ class Scoring(Work):
         self.num_resamples = int(config["num_resamples"])
 
     def identify(self) -> dict[str, Any]:
-        settings = {**{name: self.config.get(name) for name in SCORE_SETTINGS}, "ray.cpus": self.ray.cpus}
+        names = (
+            *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows"),
+            *("save_every_num_rows", "threshold", "abstain_at", "escape_formulas"),
+        )
+        settings = {**{name: self.config.get(name) for name in names}, "ray.cpus": self.ray.cpus}
         model = identify_model(self.place)
         asked = model.get("described", {}).get("engine", {}).get("name")
         return identify(model, settings, vllm=asked == VLLM)

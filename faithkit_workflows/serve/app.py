@@ -87,7 +87,6 @@ EXAMPLES = (
     },
 )
 log = logging.getLogger("faithkit")
-LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 DESCRIPTION = """Is a response supported by its context, and which parts are not?
 
 Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
@@ -108,11 +107,6 @@ class NextLine(OwnRequest):
     """A further piece of the response."""
 
     response: str = Field(min_length=1)
-
-
-async def one_piece(text: str) -> AsyncIterator[str]:
-    """Yields a text that is complete."""
-    yield text
 
 
 async def open_stream(
@@ -262,12 +256,13 @@ def create_app(service: Service) -> App:
         return make()  # FastAPI keeps what it has made
 
     app.openapi = document  # type: ignore[method-assign]
+    local = frozenset({"localhost", "127.0.0.1", "::1"} if is_loopback(settings.host) else ())
     gate = Gate(
         app,
         service.telemetry,
         routes=app.routes,
         keys=lambda: service.keys,
-        hosts=frozenset(settings.allowed_hosts) or (LOCAL_HOSTS if is_loopback(settings.host) else frozenset()),
+        hosts=frozenset(settings.allowed_hosts) or local,
         max_requests=settings.max_requests,
         max_body_bytes=settings.max_body_bytes,
         body_seconds=settings.body_seconds,
@@ -367,8 +362,11 @@ def _add_routes(app: FastAPI, service: Service) -> None:
             ]
             return ConversationReply(verdicts=found, notes=notes, model=name, request_id=state["request_id"])
         if body.stream:
-            pieces = one_piece(body.response)
-            return await open_stream(service, body, pieces, body.model, state)
+
+            async def pieces() -> AsyncIterator[str]:
+                yield body.response
+
+            return await open_stream(service, body, pieces(), body.model, state)
         name, (verdict,) = await service.check([body], body.model, state, field="")
         return OneReply(**dict(verdict), model=name, request_id=state["request_id"])
 

@@ -113,29 +113,6 @@ class Pair(JsonRequest):
     text_pair: Text
 
 
-def pair_requests(max_rows: int) -> tuple[Any, Any]:
-    """Makes vLLM's requests for scores and for classes, with as many rows as the service takes."""
-
-    class ScoreRequest(JsonRequest):
-        """vLLM's request for the score of pairs: knowledge, response."""
-
-        text_1: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
-            validation_alias=AliasChoices("text_1", "queries"), description="The knowledge: one, or as many as text_2."
-        )
-        text_2: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
-            validation_alias=AliasChoices("text_2", "documents"), description="The responses."
-        )
-        model: String | None = None
-
-    class ClassifyRequest(JsonRequest):
-        """Pairs to classify: one, or several."""
-
-        input: one_or_many(Pair, max_rows)  # type: ignore[valid-type]
-        model: String | None = None
-
-    return ScoreRequest, ClassifyRequest
-
-
 class PairClass(BaseModel):
     """The class of a pair."""
 
@@ -214,7 +191,24 @@ class ChatReply(BaseModel):
 
 def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
     """Adds the routes."""
-    ScoreRequest, ClassifyRequest = pair_requests(service.settings.max_rows)
+    max_rows = service.settings.max_rows
+
+    class ScoreRequest(JsonRequest):
+        """vLLM's request for the score of pairs: knowledge, response."""
+
+        text_1: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
+            validation_alias=AliasChoices("text_1", "queries"), description="The knowledge: one, or as many as text_2."
+        )
+        text_2: one_or_many(Text, max_rows) = Field(  # type: ignore[valid-type]
+            validation_alias=AliasChoices("text_2", "documents"), description="The responses."
+        )
+        model: String | None = None
+
+    class ClassifyRequest(JsonRequest):
+        """Pairs to classify: one, or several."""
+
+        input: one_or_many(Pair, max_rows)  # type: ignore[valid-type]
+        model: String | None = None
 
     async def mark(request: Request, body: LettuceRequest) -> list[LettuceSpan]:
         """Marks spans; a model without spans marks the whole answer that it calls hallucinated."""
@@ -247,7 +241,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
 
     @app.post("/score", summary="As vLLM: scores of pairs, without a version", responses=refusals)
     @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
-    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:  # type: ignore[valid-type]
+    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:
         state, sent = request.scope["state"], cast(Any, body)
         first = [sent.text_1] if isinstance(sent.text_1, str) else sent.text_1
         second = [sent.text_2] if isinstance(sent.text_2, str) else sent.text_2
@@ -262,7 +256,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         return ScoreReply(id=f"score-{state['request_id']}", created=int(time.time()), model=name, data=scores)
 
     @app.post("/classify", summary="As vLLM: classes of pairs", responses=refusals)
-    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:  # type: ignore[valid-type]
+    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:
         state, sent = request.scope["state"], cast(Any, body)
         pairs = sent.input if isinstance(sent.input, list) else [sent.input]
         rows = [Row(knowledge=pair.text, response=pair.text_pair) for pair in pairs]
@@ -280,8 +274,22 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         responses=refusals,
     )
     async def complete(request: Request, body: Annotated[ChatRequest, Body()]) -> Any:
-        state = request.scope["state"]
-        name, (verdict,) = await service.check([chat_row(body.messages)], body.model, state, field="")
+        # System and tool messages are the passages, other messages the history.
+        state, messages, last = request.scope["state"], body.messages, body.messages[-1]
+        if last.role != "assistant" or not last.text.strip():
+            help_, place = "end with an assistant message: the answer to check", f"messages.{len(messages) - 1}"
+            raise Problem("invalid_request", "the last message is no answer", help_, field=place)
+        sources = [one for one in messages if one.role in ("system", "developer", "tool") and one.text.strip()]
+        if not sources:
+            help_ = "send the context as system or tool messages"
+            raise Problem("invalid_request", "no message has the context", help_, field="messages")
+        turns = [one for one in messages[:-1] if one.role in ("user", "assistant") and one.text.strip()]
+        row = Row(
+            knowledge=[Passage(text=one.text) for one in sources],
+            response=last.text,
+            history=[DialogueTurn(speaker=one.role, text=one.text) for one in turns] or None,
+        )
+        name, (verdict,) = await service.check([row], body.model, state, field="")
         about: dict[str, Any] = {"id": f"chatcmpl-{state['request_id']}", "created": int(time.time()), "model": name}
         content = verdict.model_dump_json()
         if body.stream:
@@ -305,25 +313,3 @@ def _chunks(about: dict[str, Any], content: str, with_usage: bool) -> Iterator[s
     if with_usage:
         yield f"data: {json.dumps(head | {'choices': [], 'usage': Usage().model_dump()})}\n\n"
     yield "data: [DONE]\n\n"
-
-
-def chat_row(messages: list[ChatMessage]) -> Row:
-    """Makes a row of a chat: system and tool messages are the passages, other messages the history.
-
-    Raises:
-        Problem: There is no answer, or no knowledge.
-    """
-    last = messages[-1]
-    if last.role != "assistant" or not last.text.strip():
-        help_ = "end with an assistant message: the answer to check"
-        raise Problem("invalid_request", "the last message is no answer", help_, field=f"messages.{len(messages) - 1}")
-    sources = [one for one in messages if one.role in ("system", "developer", "tool") and one.text.strip()]
-    if not sources:
-        help_ = "send the context as system or tool messages"
-        raise Problem("invalid_request", "no message has the context", help_, field="messages")
-    turns = [one for one in messages[:-1] if one.role in ("user", "assistant") and one.text.strip()]
-    return Row(
-        knowledge=[Passage(text=one.text) for one in sources],
-        response=last.text,
-        history=[DialogueTurn(speaker=one.role, text=one.text) for one in turns] or None,
-    )

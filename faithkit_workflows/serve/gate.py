@@ -29,7 +29,6 @@ from faithkit_workflows.serve.schemas import CheckResult, Problem
 access_log = logging.getLogger("faithkit.access")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-EXPORTER = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 RECEIVE, QUEUE, JUDGE = "receive", "queue", "judge"  # the stages of a request
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -37,8 +36,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 DOCUMENT = "/openapi.json"  # FastAPI's own route
-MAX_LOGGED = 200  # characters of a path
-NUM_BUFFERED = 16  # largest bodies that are in memory at a time
 SAFE = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -69,7 +66,8 @@ class Telemetry:
         self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
         Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
         self._tracing: Any = None
-        if not (variable := next((name for name in EXPORTER if os.environ.get(name)), None)):
+        names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        if not (variable := next((name for name in names if os.environ.get(name)), None)):
             return
         with needs_package(variable):
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -244,7 +242,7 @@ class Gate:
                     self._buffered += len(part)
                     if size > self.max_body_bytes:
                         raise self._too_large()
-                    if self._buffered > NUM_BUFFERED * self.max_body_bytes:
+                    if self._buffered > 16 * self.max_body_bytes:  # of all requests
                         raise Problem("queue_full", "too many bytes are being received", "try again", retry_seconds=1)
                     if not message.get("more_body", False):
                         return b"".join(parts)
@@ -291,7 +289,7 @@ class _Request:
                 "request_id": self.id,
                 "client": self.client,
                 "method": self.method,
-                "path": self.path[:MAX_LOGGED],
+                "path": self.path[:200],
                 "status": self.status,
                 "seconds": round(seconds, 4),
             }

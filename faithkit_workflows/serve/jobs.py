@@ -41,7 +41,6 @@ SUFFIXES = {
     "application/x-ndjson": ".jsonl",
     "application/vnd.apache.parquet": ".parquet",
 }
-FORMS = {name: {"schema": {"type": "string", "format": "binary", "minLength": 1}} for name in SUFFIXES}
 ADDRESS = "application/json"  # of a body that names the table's address
 JOB, TABLE, RUN, LOG = "job.json", "table", "run", "score.log"
 QUEUED: Final = "queued"
@@ -49,10 +48,7 @@ RUNNING: Final = "running"
 DONE: Final = "done"
 FAILED: Final = "failed"
 NO_KEY = re.compile(r"[\\()\[\]{}:=,\s]")  # characters that a key of Hydra has after a backslash alone
-ID = re.compile(r"[0-9a-f]{32}")
-FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
-SAVED_ROWS = 256  # in which a job's progress is counted
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
@@ -145,7 +141,9 @@ class JobRunner:
             Problem: There is none.
         """
         path = self.folder / id_ / JOB
-        job = Job.model_validate_json(path.read_bytes()) if ID.fullmatch(id_) and path.is_file() else None
+        job = (
+            Job.model_validate_json(path.read_bytes()) if re.fullmatch("[0-9a-f]{32}", id_) and path.is_file() else None
+        )
         if job is None or (client is not None and self.service.keys and job.client != client):
             raise Problem("unknown_job", "there is no such job", "use the id that POST /v1/jobs returned", field="id")
         return job
@@ -209,7 +207,7 @@ class JobRunner:
                 "run_dir": folder / RUN,
                 "precision": settings.precision,
                 "on_bad_row": "skip",
-                "save_every_num_rows": SAVED_ROWS,
+                "save_every_num_rows": 256,  # in which progress is counted
                 "threshold": settings.threshold,
                 "on_language": settings.on_language,
             }
@@ -256,6 +254,7 @@ class JobRunner:
 def add_routes(app: FastAPI, service: Service) -> None:
     """Adds the routes; without `jobs_dir` they refuse."""
     folder = service.settings.jobs_dir
+    forms = {name: {"schema": {"type": "string", "format": "binary", "minLength": 1}} for name in SUFFIXES}
     service.jobs = runner = JobRunner(service, Path(folder).expanduser()) if folder else None
 
     def get_runner() -> JobRunner:
@@ -280,7 +279,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         openapi_extra={
             "requestBody": {
                 "required": True,
-                "content": FORMS | {ADDRESS: {"schema": JobAddress.model_json_schema()}},
+                "content": forms | {ADDRESS: {"schema": JobAddress.model_json_schema()}},
             }
         },
     )
@@ -343,7 +342,7 @@ async def _add_address(runner: JobRunner, request: Request, client: str) -> Job:
         raise Problem("invalid_request", f"a table ends with {listed}", "name such a file", field="url")
     try:
         async with (
-            httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as fetcher,
+            httpx.AsyncClient(timeout=60.0, follow_redirects=False) as fetcher,
             fetcher.stream("GET", given.url) as reply,
         ):
             if reply.status_code != 200:

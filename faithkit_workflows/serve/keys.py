@@ -22,7 +22,6 @@ from faithkit_workflows.serve.schemas import Problem
 
 PREFIX, NUM_BYTES = "fk_", 32
 LINE = re.compile(r"(\S+)\s+([0-9a-f]{64})")
-MAX_CLIENTS = 10_000  # whose rate is remembered
 
 
 def hash_key(key: str) -> str:
@@ -87,7 +86,7 @@ class RateLimiter:
         left = min(size, left + (now - since) * size / 60)
         is_over = rows > left
         self._buckets[client] = (left if is_over else left - rows, now)
-        while len(self._buckets) > MAX_CLIENTS:
+        while len(self._buckets) > 10_000:
             self._buckets.popitem(last=False)
         if is_over:
             help_ = f"at most {self._rows_per_minute} rows a minute; try again after the seconds in Retry-After"

@@ -123,16 +123,13 @@ def document_refusals(*codes: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorReply, "description": ", ".join(found)} for status, found in by_status.items()}
 
 
-SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 def refuse_surrogates(text: str) -> str:
     """Refuses half of a surrogate pair, which JSON may spell and UTF-8 cannot.
 
     Raises:
         ValueError: The text has one.
     """
-    if not text.isascii() and SURROGATE.search(text):
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise ValueError("the text has half of a surrogate pair")
     return text
 

@@ -28,9 +28,7 @@ from faithkit_workflows.settings.reporting import ServeSettings, is_loopback
 log = logging.getLogger("faithkit")
 HEADER_SECONDS, KEEP_ALIVE_SECONDS = 10, 30
 MAX_HEADER_BYTES = 65_536
-BACKLOG = 2048
 REPEAT_SECONDS = 10  # in which a message of the event loop is logged once
-REPLY_SECONDS = 5  # after the drain, for the replies to what is unanswered
 
 
 class Protocol(H11Protocol):
@@ -148,7 +146,7 @@ def serve(settings: ServeSettings) -> None:
         opened = socket.socket(family, kind, protocol)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
-        opened.listen(BACKLOG)  # who connects before the models are loaded waits, and is answered
+        opened.listen(2048)  # who connects before the models are loaded waits, and is answered
     except OSError as error:
         hint = f"port={port + 1}, or port=0 for a free one" if port < 65535 else "use another port"
         raise UserError(f"cannot listen: {error.strerror or error}", place=f"{host}:{port}", hint=hint) from error
@@ -165,7 +163,7 @@ def serve(settings: ServeSettings) -> None:
         lifespan="off",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(settings.drain_seconds) + REPLY_SECONDS,
+        timeout_graceful_shutdown=int(settings.drain_seconds) + 5,  # for the replies to what is unanswered
         proxy_headers=False,  # who sends X-Forwarded-For could choose the address that is limited and logged
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         http=Protocol,

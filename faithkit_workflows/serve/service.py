@@ -28,13 +28,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
 RATE_MEMORY = 0.7  # of the moving average
-MAX_RETRY_SECONDS = 60.0
 PASSED_TIMES = 20.0  # the time that judging a row takes: in this time shorter rows that came later may pass it,
 MAX_PASSED_SECONDS = 10.0  # and never for longer
 MAX_BATCH_SECONDS = 1.0  # for which rows are judged together: the next short row waits for the end of a batch
 LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
-MIN_WORKERS = 2
-LOADING_SECONDS = 5.0
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +91,7 @@ class Batcher(Generic[Item, Result]):
         """Estimates when the queue is empty."""
         with self._condition:
             characters = sum(one.size for one in self._waiting) + self._judged
-        return min(MAX_RETRY_SECONDS, characters / (self._rate * self._workers))
+        return min(60.0, characters / (self._rate * self._workers))
 
     async def submit(self, items: Sequence[Item], sizes: Sequence[int]) -> list[Result]:
         """Judges items; a cancelled call drops those that still wait.
@@ -215,7 +212,7 @@ class Service:
         }
         self.jobs: Any = None  # the runner of jobs, if there is a folder for them
         self.ending = asyncio.Event()  # what is unanswered then is refused
-        workers = settings.workers or max(MIN_WORKERS, os.cpu_count() or 1)
+        workers = settings.workers or max(2, os.cpu_count() or 1)
         self._batchers = {
             name: Batcher(
                 model.judge,
@@ -277,7 +274,7 @@ class Service:
             message, help = "the model is being loaded", "try again in some seconds"
             if model.problem:
                 message, help = "the model cannot be loaded", "see /health/ready"
-            raise Problem("loading", message, help, retry_seconds=LOADING_SECONDS)
+            raise Problem("loading", message, help, retry_seconds=5.0)
         return model
 
     async def check(

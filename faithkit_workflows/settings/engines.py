@@ -26,7 +26,6 @@ from faithkit_workflows.settings.preflight import check_output_folder
 from judge.options import AskOptions
 
 RAY = "ray"
-CLIENT = "ray://"  # addresses of the Ray client
 PAIRS = "pairs"
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in LOCAL_OPTIONS)
@@ -311,7 +310,7 @@ def check_shards(settings: Any, data: str) -> Iterator[UserError]:
     yield from missing("engine=ray")
     address = settings.ray.address
     host, _, port = (address or "").rpartition(":")
-    if address is not None and address.startswith(CLIENT):
+    if address is not None and address.startswith("ray://"):
         hint = "run the command on a node of the cluster with ray.address=auto, or name HOST:6379"
         yield UserError(f"ray.address={address} is for the Ray client, which is not supported", hint=hint)
     elif address not in (None, "auto", "local") and not (host and port.isdecimal() and int(port) < 2**16):

@@ -51,12 +51,7 @@ def _asks(settings: Any) -> bool:
     return judged and bool(settings.engine.name)
 
 
-def _has_fit_rows(settings: Any) -> bool:
-    return bool(getattr(settings.benchmark, "fit_on", None))
-
-
 NAMED = "with benchmark={s.benchmark.name}"
-DETECTOR_KEYS = ("checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision")
 NOTHING = "nothing to evaluate: neither checkpoint nor predictions is given"
 NOTHING_HINT = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
 ENGINE_HINT = "engine=transformers engine.model=NAME"
@@ -167,12 +162,14 @@ class EvaluateSettings(blocks.ExtensibleScript):
         *types.where(
             lambda s: _detects(s) and s.cascade.is_on,
             types.Conflict(
-                lambda s: not s.cascade.band and not _has_fit_rows(s),
+                lambda s: not s.cascade.band and not getattr(s.benchmark, "fit_on", None),
                 "a cascade's band is chosen on rows that are not tested, and none are named",
                 FIT_HINT,
             ),
             types.Conflict(
-                lambda s: s.cascade.band and s.cascade.max_budget is not None and not _has_fit_rows(s),
+                lambda s: (
+                    s.cascade.band and s.cascade.max_budget is not None and not getattr(s.benchmark, "fit_on", None)
+                ),
                 "cascade.max_budget needs rows to choose bands on",
                 FIT_HINT,
             ),
@@ -197,7 +194,10 @@ class EvaluateSettings(blocks.ExtensibleScript):
         Ineffective(("against", "predictions", "max_length"), NAMED, _is(Rates)),
         types.no_effect("decoding.strategy", "decoding.temperature", where="benchmark.temperatures"),
         Ineffective(
-            ("against", *DETECTOR_KEYS, "judge.ask", "judge.num_samples", "judge.temperature"),
+            (
+                *("against", "checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels"),
+                *("precision", "judge.ask", "judge.num_samples", "judge.temperature"),
+            ),
             NAMED,
             _is(Comparative, MetaJudging),
         ),

@@ -275,11 +275,23 @@ def check_dataset(
     if name is None:
         return  # a class of another package: found, and checked, when the data are built
     try:
-        kind = find_dataset(name)
+        kind: Any = find_dataset(name)
         if name not in SOURCES:
             return  # another package's: it checks its options when it is built
         if kind.derived_from is not None:
-            yield from _check_derived(key, kind, path, options)
+            of = options.pop("of", {})
+            if not isinstance(of, Mapping):
+                yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
+                return
+            kind(of=SOURCES[kind.derived_from](path=""), **options)
+            inner = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
+            for field in ("dataset", "path"):
+                if not isinstance(inner.get(field, ""), str):
+                    hint = f"use the {field} of a corpus, as a text"
+                    yield UserError(f"{key}.of.{field} is {shorten(inner[field])}", hint=hint)
+                    return
+            dataset = inner.get("dataset", None if TARGET in of else kind.derived_from)
+            yield from check_dataset(f"{key}.of", dataset, inner.get("path", path), inner.get("split"), inner)
         elif kind.generated:
             kind(**options)
         elif (place := path or getattr(kind, "path", None)) is None:  # a dataset of the package has its path
@@ -324,24 +336,6 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
         if split is not None:
             resolve_split(source, split)
         source.check()
-
-
-def _check_derived(key: str, kind: Any, path: str | None, options: dict[str, Any]) -> Iterator[UserError]:
-    """Yields problems for a dataset that is made of another one, and for that other one."""
-    from data_modules.build import SOURCES
-
-    of = options.pop("of", {})
-    if not isinstance(of, Mapping):
-        yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
-        return
-    kind(of=SOURCES[kind.derived_from](path=""), **options)
-    given = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
-    for name in ("dataset", "path"):
-        if not isinstance(given.get(name, ""), str):
-            yield UserError(f"{key}.of.{name} is {shorten(given[name])}", hint=f"use the {name} of a corpus, as a text")
-            return
-    dataset = given.get("dataset", None if TARGET in of else kind.derived_from)
-    yield from check_dataset(f"{key}.of", dataset, given.get("path", path), given.get("split"), given)
 
 
 def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:

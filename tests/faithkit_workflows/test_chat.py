@@ -77,15 +77,6 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "ignore", "-m", "faithkit_workflows.chat", *arguments]
 
 
-@pytest.mark.slow
-def test_fed_by_a_pipe_with_a_real_critic(tiny_t5: Path, trained: Path) -> None:
-    line = command(f"checkpoint={tiny_t5}", f"detector={trained}", "decoding.max_new_tokens=5")
-    said = "The river is long.\n\nIs it?\nReally?\n"
-    done = subprocess.run(line, input=said, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("bot> ") == 2 and "Traceback" not in done.stderr
-
-
 class Terminal:
     """Our end of a terminal; what was not waited for yet is kept, since one read may bring several prompts."""
 
@@ -142,8 +133,3 @@ def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
             continue
     process.kill()
     raise AssertionError("Ctrl-C does not end it")
-
-
-def test_a_mistake_is_explained(tmp_path: Path) -> None:
-    done = subprocess.run(command(f"checkpoint={tmp_path}/none"), cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "no such run" in done.stderr and "Traceback" not in done.stderr

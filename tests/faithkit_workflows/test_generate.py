@@ -1,12 +1,9 @@
-"""`generate.py` writes what it answers, and an interruption at any moment changes nothing of it."""
+"""`generate.py` writes what it answers, with the engine that it began with, and keeps what it wrote itself."""
 
 import json
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +20,7 @@ from faithkit_workflows.answering.write_answers import write_answers
 from faithkit_workflows.generate import MAY_CHANGE
 from generation.generator import Advance
 from tests.generation.folders import examples
-from tests.running import ROOT, compose, opened, run
+from tests.running import compose, opened
 
 OPTIONS = ("num_rows=24", "save_every_num_rows=5", "decoding.max_new_tokens=6", "num_examples=2")
 
@@ -157,35 +154,15 @@ def test_the_best_of_several_carries_the_critics_verdict(tiny_llama: Path, train
     assert all((best[id_].score or 0) <= (one[id_].score or 0) + 1e-6 for id_ in one if one[id_].text)
 
 
-class Slow:
-    """Stops where it is told to, as a kill would."""
+class Counting:
+    """Counts the chunks that it answers."""
 
-    def __init__(self, stop_at: int | None = None, word: str = "to"):
-        self.stop_at, self.asked, self.word = stop_at, 0, word
+    def __init__(self, word: str = "to"):
+        self.asked, self.word = 0, word
 
     def answer(self, asked: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
-        if self.asked == self.stop_at:
-            raise KeyboardInterrupt
         self.asked += 1
         return [Prediction(id=example.id, text=f"{self.word} {example.id}") for example in asked]
-
-
-@pytest.mark.parametrize("stop_at", [0, 1, 3])
-@pytest.mark.parametrize("cut", [0, 7, 200])
-def test_what_a_kill_left_is_taken_up_and_ends_as_the_same_file(stop_at: int, cut: int, tmp_path: Path) -> None:
-    asked = examples(11)
-    write_answers(tmp_path / "whole.jsonl", asked, Slow(), chunk_size=3)
-    path = tmp_path / "cut.jsonl"
-    with pytest.raises(KeyboardInterrupt):
-        write_answers(path, asked, Slow(stop_at), chunk_size=3)
-    path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
-    again = Slow()
-    found = write_answers(path, asked, again, chunk_size=3)
-    assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert [answer.id for answer in found] == [example.id for example in asked] and again.asked <= 4
-    done = Slow()
-    write_answers(path, asked, done, chunk_size=3)
-    assert done.asked == 0, "nothing is answered twice"
 
 
 @pytest.mark.parametrize(
@@ -195,14 +172,14 @@ def test_what_this_run_did_not_write_is_answered_again(
     change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, asked, made_by = tmp_path / "a.jsonl", examples(9), "one"
-    write_answers(path, asked, Slow(), chunk_size=3, made_by=made_by)
+    write_answers(path, asked, Counting(), chunk_size=3, made_by=made_by)
     whole, lines = path.read_bytes(), path.read_bytes().splitlines(keepends=True)
     if change == "an answer":
         path.write_bytes(whole.replace(lines[4], lines[4].replace(b"to ", b"on ")))
     elif change == "a moved line":
         path.write_bytes(b"".join([*lines[:3], lines[4], lines[3], *lines[5:]]))
     elif change == "planted":  # both files of a run with other answers
-        write_answers(tmp_path / "b.jsonl", asked, Slow(word="on"), chunk_size=3, made_by="two")
+        write_answers(tmp_path / "b.jsonl", asked, Counting(word="on"), chunk_size=3, made_by="two")
         for suffix in (".jsonl", ".checksums"):
             (tmp_path / "b").with_suffix(suffix).replace(path.with_suffix(suffix))
     elif change == "another model":
@@ -211,7 +188,7 @@ def test_what_this_run_did_not_write_is_answered_again(
         asked[4] = replace(asked[4], knowledge="another")
     else:
         path.with_suffix(".checksums").unlink()
-    again, kept = Slow(), 1 if change in ("an answer", "a context") else 0
+    again, kept = Counting(), 1 if change in ("an answer", "a context") else 0
     if change == "a moved line":
         with pytest.raises(UserError, match="line 4\n  hint: the data have changed"):
             write_answers(path, asked, again, chunk_size=3, made_by=made_by)
@@ -220,58 +197,17 @@ def test_what_this_run_did_not_write_is_answered_again(
     assert again.asked == 3 - kept, "the chunks before the change are kept"
     assert path.read_bytes() == whole and [one.text for one in found] == [f"to {one.id}" for one in asked]
     assert f"lines {3 * kept + 1} to 9" in caplog.text and "answered again" in caplog.text
-    done = Slow()
+    done = Counting()
     write_answers(path, asked, done, chunk_size=3, made_by=made_by)
     assert done.asked == 0
 
 
 def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
-    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), chunk_size=3)
+    write_answers(tmp_path / "a.jsonl", examples(6), Counting(), chunk_size=3)
     with pytest.raises(UserError, match="line 1\n  hint: the data have changed"):
-        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), chunk_size=3)
+        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Counting(), chunk_size=3)
     with pytest.raises(UserError, match="6 answers to 2 examples"):
-        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), chunk_size=3)
-
-
-SLOW_ANSWERS = """
-import runpy, sys, time
-from faithkit_workflows.answering.strategies import OwnAnswer
-answer = OwnAnswer.answer
-def slow(self, examples, advance=None):
-    time.sleep(0.4)
-    return answer(self, examples, advance)
-OwnAnswer.answer = slow
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_real_process_is_interrupted_and_taken_up_again(
-    number: signal.Signals, whole: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    script = [sys.executable, "-W", "ignore", "-c", SLOW_ANSWERS, str(ROOT / "generate.py")]
-    line = [*script, f"checkpoint={tiny_llama}", f"run_dir={folder}", *OPTIONS]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    file = folder / "predictions" / "embedded-faithdial.jsonl"
-    for _ in range(1200):
-        if file.exists() and file.stat().st_size:
-            break
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
-    if number == signal.SIGKILL:
-        assert process.returncode == -signal.SIGKILL
-    else:
-        assert process.returncode == 130 and f"resume={folder}" in errors and "Traceback" not in errors, errors
-    assert 0 < len(read_predictions(file)) < 24
-    done = run("generate.py", f"resume={folder}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"answers: {(folder / 'answers.html').absolute().as_uri()}"
-    assert answers(folder) == answers(whole)
+        write_answers(tmp_path / "a.jsonl", examples(2), Counting(), chunk_size=3)
 
 
 BAD = {

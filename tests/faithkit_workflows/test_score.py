@@ -184,31 +184,25 @@ def scored(table: Path, checkpoint: Path | str, run: Path, *overrides: str) -> l
     return [json.loads(line) for line in (run / "predictions" / "z.jsonl").read_text().splitlines()]
 
 
-def middle(rows: list[dict[str, object]]) -> float:
-    return sorted(float(str(row["score"])) for row in rows)[1]
-
-
-def test_a_critic_calls_as_in_python(table: Path, trained: Path, tmp_path: Path) -> None:
-    stored = scored(table, trained, tmp_path / "stored")
-    cut = middle(stored)
-    found = scored(table, trained, tmp_path / "run", f"threshold={cut}")
-    assert [row["score"] for row in found] == [row["score"] for row in stored]
-    expected = Critic.load(trained).score([k for k, _ in TEXTS], [r for _, r in TEXTS], threshold=cut)
+@pytest.mark.parametrize(("kind", "run"), [(Critic, "trained"), (Tagger, "trained_tagger")])
+def test_a_detector_calls_as_in_python(
+    kind: Any, run: str, table: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    checkpoint = request.getfixturevalue(run)
+    stored = scored(table, checkpoint, tmp_path / "stored")
+    cut = sorted(float(str(row["score"])) for row in stored)[1]
+    found = scored(table, checkpoint, tmp_path / "run", f"threshold={cut}")
+    expected = kind.load(checkpoint).predict([k for k, _ in TEXTS], [r for _, r in TEXTS], threshold=cut)
     assert [row["label"] for row in found] == [one.label for one in expected]
-    assert len({row["label"] for row in found}) == 2
+    assert {row["label"] for row in found if row["spans"]} <= {"hallucinated"}
+    if kind is Critic:
+        assert [row["score"] for row in found] == [row["score"] for row in stored]
+        assert len({row["label"] for row in found}) == 2
     origin = json.loads((tmp_path / "run" / "predictions" / "z.origin.json").read_text())
     assert origin["models"][0]["threshold"] == f"{cut:.4g}, set by the command"
     again = (f"resume={tmp_path / 'run'}", "threshold=0.9")
     with commanded(again), pytest.raises(UserError, match="a resumed run keeps its settings: threshold"):
         score_here(*again)
-
-
-def test_a_tagger_calls_as_in_python_and_its_spans_agree(table: Path, trained_tagger: Path, tmp_path: Path) -> None:
-    cut = middle(scored(table, trained_tagger, tmp_path / "stored"))
-    found = scored(table, trained_tagger, tmp_path / "run", f"threshold={cut}")
-    expected = Tagger.load(trained_tagger).predict([k for k, _ in TEXTS], [r for _, r in TEXTS], threshold=cut)
-    assert [row["label"] for row in found] == [one.label for one in expected]
-    assert {row["label"] for row in found if row["spans"]} == {"hallucinated"}
 
 
 def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(

@@ -16,7 +16,7 @@ from faithkit.errors import UserError
 from faithkit.runs.listing import SweepRecord, chosen_of, write_sweep
 from faithkit.runs.reading import read_curves, read_run
 from faithkit.signals import Interrupted
-from faithkit_workflows.sweep import Processes, TrainJob, find_failure, make_job, slots
+from faithkit_workflows.sweep import Processes, TrainJob, open_jobs
 from tests.faithkit_workflows.sweeping import Failure, Trainings, line_of, sweep_here
 from tests.running import QUICK, ROOT, SMALL, command, commanded, run, train_here
 
@@ -24,6 +24,7 @@ from tests.running import QUICK, ROOT, SMALL, command, commanded, run, train_her
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("TORCHELASTIC_RUN_ID=none", "seed=0,1"), r"torchrun(.|\n)*faithkit train -m"),
         (("optimizer.lrr=1,2",), "did you mean optimizer.lr"),
         (("optimizer.lr=1e-3,fast",), "optimizer.lr is 'fast'"),
         (("optimizer.lr=interval(1e-5,1e-3)",), r"optimizer\.lr=interval(.|\n)*list the values"),
@@ -38,10 +39,13 @@ from tests.running import QUICK, ROOT, SMALL, command, commanded, run, train_her
 )
 def test_a_wrong_sweep_is_explained(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if arguments[0].startswith("TORCHELASTIC_RUN_ID"):  # each process of torchrun would begin the sweep
+        monkeypatch.setenv(*arguments[0].split("="))
+        arguments = arguments[1:]
     trainings = Trainings(lambda settings: 0.5)
     with pytest.raises(UserError, match=words):
         sweep_here(trainings, *arguments)
-    assert not trainings.started
+    assert not trainings.started and not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_another_sweep_or_other_files_is_left_alone(tmp_path):
@@ -83,14 +87,6 @@ def test_a_single_run_is_not_resumed_as_a_sweep_nor_a_sweep_as_a_run(tmp_path):
     alone = replace(line_of(), arguments=[f"resume={folder}"])
     with pytest.raises(UserError, match=rf"faithkit train -m resume={folder}"):
         list(alone.check(alone.compose()))
-
-
-def test_a_sweep_under_torchrun_is_refused_since_each_process_would_begin_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    trainings = Trainings(lambda settings: 0.5)
-    with pytest.raises(UserError, match=r"torchrun(.|\n)*faithkit train -m"):
-        sweep_here(trainings, "seed=0,1", f"run_dir={tmp_path / 'sweep'}")
-    assert not trainings.started and not (tmp_path / "sweep").exists()
 
 
 SCORES = {"1e-3": 0.6, "0.001": 0.6, "2e-3": 0.7, "0.002": 0.7}
@@ -167,17 +163,16 @@ def test_further_values_and_deleted_runs_are_trained(tmp_path):
     assert sorted(more.names) == ["lr-0.001_seed-2", NAMES[2], "lr-0.002_seed-2"]
 
 
-def test_names_are_short_different_and_safe_on_a_command_line():
-    jobs: dict = {}
-    alike = [{"optimizer.lr": f"0.0001234567890{end}", "model.weights": "some/model name"} for end in (1, 2)]
-    odd = [("[1,2]", "$(rm)", "'../..'"), ("é" * 300, "1", "1")]
-    for settings in (*alike, *(dict(zip(("a.x", "b.x", "+new.key"), values, strict=True)) for values in odd)):
-        job = make_job(settings, jobs)
-        jobs[job.name] = job
-    names = list(jobs)
+def test_names_are_short_different_and_safe_on_a_command_line(tmp_path):
+    alike = {"optimizer.lr": ["0.00012345678901", "0.00012345678902"], "model.weights": ["some/model name"]}
+    odd = {"a.x": ["[1,2]", "é" * 300], "b.x": ["$(rm)"], "+new.key": ["'../..'"]}
+    names = []
+    for folder, values in (("alike", alike), ("odd", odd)):
+        (tmp_path / folder).mkdir()
+        new = SweepRecord(folder=tmp_path / folder, arguments=(), varied=tuple(key.lstrip("+") for key in values))
+        names += [job.name for job in open_jobs(new, values)[1]]
     assert names[:2] == ["lr-0.0001235_weights-some-model-name", "lr-0.0001235_weights-some-model-name-2"]
     assert names[2] == "a.x-1-2_b.x-rm_key-..-.." and len(names[3]) < 130
-    assert make_job(dict(jobs[names[1]].settings), jobs) is jobs[names[1]]
 
 
 TINY = ("data.num_train=48", "data.num_validation=24", "data.num_test=24", "model.max_length=64", "model.num_epochs=1")
@@ -190,6 +185,11 @@ def options_of(tiny_bert: Path, folder: Path) -> list[str]:
 def test_cores_and_gpus_are_divided_among_parallel_jobs(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
+
+    def slots(num_parallel, gpus):
+        queue = Processes(num_parallel, gpus).slots
+        return [queue.get() for _ in range(num_parallel)]
+
     assert slots(1, ["0", "1"]) == [{}], "one job alone has all"
     shared = slots(3, ["4", "6"])
     assert [one["CUDA_VISIBLE_DEVICES"] for one in shared] == ["4", "6", "4"]
@@ -210,13 +210,21 @@ def test_a_stopped_job_gets_one_signal_and_its_output_is_kept(tmp_path, monkeypa
     assert code.result() == 130 and (tmp_path / "a.log").read_text() == f"begun in {tmp_path.name}\nstopped\n"
 
 
-def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
-    (tmp_path / "log").write_text("x\nerror: the disk is full\n  hint: free some\n")
-    assert find_failure(tmp_path / "log", 2) == "the disk is full"
-    (tmp_path / "log").write_text("Traceback\nRuntimeError: shapes\n")
-    assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes"
-    assert "memory" in find_failure(tmp_path / "log", -9)
-    assert find_failure(tmp_path / "none", 3) == "exit code 3"
+@pytest.mark.parametrize(
+    ("code", "output", "reason"),
+    [
+        (2, "x\nerror: the disk is full\n  hint: free some", "the disk is full"),
+        (1, "Traceback\nRuntimeError: shapes", "RuntimeError: shapes"),
+        (-9, "", "killed by signal 9: perhaps out of memory"),
+        (3, "", "exit code 3"),
+    ],
+)
+def test_the_reason_of_a_failure_is_found_in_the_output(code, output, reason, tmp_path):
+    def failing(settings) -> float:
+        raise Failure(code, output)
+
+    with pytest.raises(UserError, match=f"of 2 jobs 2 failed; seed-0: {reason}"):
+        sweep_here(Trainings(failing), "seed=0,1", f"run_dir={tmp_path / 'sweep'}")
 
 
 @pytest.mark.slow

@@ -19,18 +19,15 @@ pytestmark = pytest.mark.xdist_group("undisturbed")  # the undisturbed runs are 
 FEW_KILLS = {"train": 2, "evaluate": 1, "generate": 1}
 
 
+@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FEW_KILLS)
-def test_a_kill_at_a_few_events(name: str, commands: Commands, tmp_path: Path) -> None:
-    for number in commands[name].sample(FEW_KILLS[name]):
-        kill_and_resume(commands[name], number, tmp_path / f"{number}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FEW_KILLS)
-def test_a_kill_at_every_event(name: str, commands: Commands, tmp_path: Path) -> None:
-    assert len(commands[name].events) > 20
-    for number in range(1, len(commands[name].events) + 1):
-        kill_and_resume(commands[name], number, tmp_path / f"{number}")
+def test_a_kill_at_a_few_events_or_at_every_one(
+    name: str, is_complete: bool, commands: Commands, tmp_path: Path
+) -> None:
+    whole = commands[name]
+    assert len(whole.events) > 20
+    for number in range(1, len(whole.events) + 1) if is_complete else whole.sample(FEW_KILLS[name]):
+        kill_and_resume(whole, number, tmp_path / f"{number}")
 
 
 @pytest.mark.slow
@@ -109,7 +106,7 @@ MOMENTS = {
     "train": {
         "faithkit.files.open_run:resolve_config": False,
         "faithkit.files.open_run:run_lock": False,
-        "faithkit_workflows.train:build_task": True,
+        "faithkit.targets:build": True,
         "data_modules.data_module:DataModule.setup": False,
         "critic.sequence.task:CriticTask.module": False,
         "critic.sequence.module:CriticModule.training_step": False,
@@ -164,7 +161,7 @@ def test_a_signalled_command_is_resumed_to_the_same_results(
 def test_ctrl_c_and_a_closed_terminal_end_a_command_as_sigterm(
     number: signal.Signals, commands: Commands, tmp_path: Path
 ) -> None:
-    options, at = commands["train"].overrides, "faithkit_workflows.train:build_task"
+    options, at = commands["train"].overrides, "faithkit.targets:build"
     assert_interrupted(run_forked("train", f"run_dir={tmp_path / 'run'}", *options, at=at, number=number))
 
 

@@ -7,10 +7,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit_workflows import evaluate, generate, score, train
-from tests.faults.processes import read_results, run_forked
 from tests.running import opened
-
-pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
 
 SCRIPTS = {"train": train, "generate": generate, "evaluate": evaluate, "score": score}
 NEEDED = {"generate": ["checkpoint=x"], "score": ["checkpoint=x", "path=y"]}
@@ -84,16 +81,3 @@ def test_a_run_without_work_is_to_be_begun_again(tmp_path: Path) -> None:
         pass
     begin("train", folder, "optimizer.lr=1", work=None)
     assert read_config(folder / "config.yaml")["optimizer"]["lr"] == 1
-
-
-def test_a_predictions_file_has_one_setting(tiny_llama: Path, tmp_path: Path) -> None:
-    options = [f"checkpoint={tiny_llama}", "num_rows=6", "save_every_num_rows=2", "decoding.max_new_tokens=4"]
-    complete, cut = tmp_path / "complete", tmp_path / "cut"
-    for folder in (complete, cut):
-        assert run_forked("generate", *options, f"run_dir={folder}").code == 0
-    file = cut / "predictions" / "embedded-faithdial.jsonl"
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
-    refused = run_forked("generate", f"resume={cut}", "decoding.temperature=2")
-    assert refused.code == 2 and "decoding.temperature=2" in refused.output and "Traceback" not in refused.output
-    assert run_forked("generate", f"resume={cut}", "batch_size=1").code == 0
-    assert read_results(cut) == read_results(complete)

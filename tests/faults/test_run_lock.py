@@ -16,7 +16,7 @@ from faithkit.errors import UserError
 from faithkit.files import run_folder as module
 from faithkit.files.run_folder import run_lock
 from tests.faults.processes import run_forked
-from tests.running import ROOT, SMALL, opened
+from tests.running import ROOT, opened
 
 pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
 HOLDER = """
@@ -129,18 +129,6 @@ def test_commands_of_one_second_get_different_folders(tmp_path: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", program], **options) for _ in range(3)]
     folders = [line for process in processes for line in process.communicate()[0].splitlines()]
     assert len(folders) == 60 == len(set(folders)) and all((tmp_path / folder).is_dir() for folder in folders)
-
-
-@pytest.mark.slow
-def test_a_command_that_failed_before_producing_anything_frees_its_folder(tiny_bert: Path, tmp_path: Path) -> None:
-    folder, rows = tmp_path / "run", tmp_path / "rows.csv"
-    rows.write_text("some,columns\n1,2\n")
-    wrong = run_forked("train", f"run_dir={folder}", "data=begin", f"data.path={rows}", f"model.weights={tiny_bert}")
-    assert wrong.code == 2 and (folder / "config.yaml").exists()
-    options = [f"run_dir={folder}", f"model.weights={tiny_bert}", *SMALL]
-    assert run_forked("train", *options).code == 0, "the corrected command works"
-    again = run_forked("train", *options)
-    assert again.code == 2 and "already holds a run" in again.output and f"resume={folder}" in again.output
 
 
 @pytest.mark.parametrize("name", ["checkpoints/last.ckpt", "predictions/x.jsonl", "hf/config.json", "rows.scored.csv"])

@@ -94,11 +94,18 @@ def workers(node: Any) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("script", ["score", "generate"])
 def test_a_worker_that_is_killed_costs_its_shard_in_flight(
-    cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
+    script: str, cluster: Any, data: Path, trained: Path, tiny_llama: Path, request: Any, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    process = command(data, out, trained, f"ray.address={cluster.address}", "ray.workers=2")
+    out, options = tmp_path / "out", (f"ray.address={cluster.address}", "ray.workers=2")
+    if script == "score":
+        expected, process = request.getfixturevalue("expected"), command(data, out, trained, *options)
+    else:
+        answer(data, tmp_path / "expected", tiny_llama)
+        expected, model = scored(tmp_path / "expected"), (f"checkpoint={tiny_llama}", "decoding.max_new_tokens=6")
+        given = ["data=pairs", f"data.path={data}", f"out={out}", *model, "engine=ray", *options]
+        process = start("faithkit_workflows.generate", *given)
     wait_for(lambda: accounts(out), process)
     victims = [pid for node in cluster.list_all_nodes() for pid in workers(node)]
     assert len(victims) == 2
@@ -108,25 +115,6 @@ def test_a_worker_that_is_killed_costs_its_shard_in_flight(
     assert code == 0, errors
     assert scored(out) == expected
     assert f"6,000 rows in {SHARDS} shards" in shown and "0 failed" in errors
-
-
-@pytest.mark.slow
-def test_answers_are_the_same_on_a_cluster_whose_worker_is_killed(
-    cluster: Any, data: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
-    answer(data, tmp_path / "expected", tiny_llama)
-    out = tmp_path / "out"
-    given = ["data=pairs", f"data.path={data}", f"out={out}", f"checkpoint={tiny_llama}", "decoding.max_new_tokens=6"]
-    process = start(
-        "faithkit_workflows.generate", *given, "engine=ray", f"ray.address={cluster.address}", "ray.workers=2"
-    )
-    wait_for(lambda: accounts(out), process)
-    os.kill(next(pid for node in cluster.list_all_nodes() for pid in workers(node)), signal.SIGKILL)
-    assert accounts(out) < SHARDS, "the kill came too late to test anything"
-    code, shown, errors = end(process)
-    assert code == 0, errors
-    assert scored(out) == scored(tmp_path / "expected")
-    assert f"6,000 rows in {SHARDS} shards" in shown
 
 
 @pytest.mark.slow

@@ -45,19 +45,21 @@ def test_a_folder_of_another_model_or_of_other_files_is_refused(
         score(finished / "data", tmp_path / "mine", trained, run=untouched)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"settings": 5}'])
-def test_a_folder_whose_beginning_is_damaged_is_refused(
-    content: str, finished: Path, copied: Path, trained: Path
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        *(("job.json", content, "choose another out") for content in ("", "{}", "[]", '{"settings": 5}')),
+        *(
+            ("shards/part-00.jsonl.json", content, r"part-00.jsonl.json(.|\n)*delete this file")
+            for content in ("", "{}", "no json")
+        ),
+    ],
+)
+def test_a_damaged_record_is_reported(
+    file: str, content: str, words: str, finished: Path, copied: Path, trained: Path
 ) -> None:
-    (copied / "_faithkit" / "job.json").write_text(content)
-    with pytest.raises(UserError, match="choose another out"):
-        score(finished / "data", copied, trained, run=untouched)
-
-
-@pytest.mark.parametrize("content", ["", "{}", "no json"])
-def test_a_damaged_record_is_reported(content: str, finished: Path, copied: Path, trained: Path) -> None:
-    (copied / "_faithkit/shards/part-00.jsonl.json").write_text(content)
-    with pytest.raises(UserError, match=r"part-00.jsonl.json(.|\n)*delete this file"):
+    (copied / "_faithkit" / file).write_text(content)
+    with pytest.raises(UserError, match=words):
         score(finished / "data", copied, trained, run=untouched)
 
 
@@ -70,38 +72,31 @@ def test_a_calibration_that_was_changed_is_another_model(trained: Path, tmp_path
     assert out_folder.identify_model(str(folder)) != before
 
 
-@pytest.mark.parametrize("part", ["weights", "code"])
-def test_a_worker_with_other_weights_or_code_is_refused_before_it_scores(
-    part: str, finished: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [("weights", "differs in its model"), ("code", "differs in its code"), ("disk", "does not see out")],
+)
+def test_a_worker_elsewhere_is_refused_before_it_scores(
+    part: str, words: str, finished: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = shutil.copytree(trained / "hf", tmp_path / "hf")
 
     def elsewhere(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[Any]:
         if part == "weights":  # the same path leads to another model there
-            shutil.rmtree(checkpoint)
-            shutil.copytree(trained / "hf", checkpoint)
             sidecar = json.loads((checkpoint / "faithkit.json").read_text())
             (checkpoint / "faithkit.json").write_text(json.dumps(sidecar | {"labels": ["faithful", "other"]}))
-        else:
+        elif part == "code":
             site = tmp_path / "site"
             (site / "critic").mkdir(parents=True)
             (site / "critic" / "scorer.py").write_text("older = True\n")
             monkeypatch.setattr(out_folder, "ROOT", site)
+        else:
+            shutil.rmtree(tmp_path / "out")
         return in_process(worker, argument, rows, options)
 
-    name = "model" if part == "weights" else "code"
-    with pytest.raises(UserError, match=f"a worker differs in its {name}"):
+    with pytest.raises(UserError, match=f"a worker {words}"):
         score(finished / "data", tmp_path / "out", checkpoint, run=elsewhere)
     assert scored(tmp_path / "out") == {}
-
-
-def test_a_worker_that_sees_another_disk_is_refused(finished: Path, trained: Path, tmp_path: Path) -> None:
-    def elsewhere(*arguments: Any) -> Iterator[Any]:
-        shutil.rmtree(tmp_path / "out")
-        return in_process(*arguments)
-
-    with pytest.raises(UserError, match="a worker does not see out"):
-        score(finished / "data", tmp_path / "out", trained, run=elsewhere)
 
 
 @pytest.mark.slow
@@ -170,15 +165,10 @@ def test_two_shards_that_would_become_one_are_refused(trained: Path, tmp_path: P
         ("{folder}/*.csv", "there are no shards"),
         ("nowhere://bucket/rows", "Protocol not known: nowhere"),
         ("zip://*.jsonl::{folder}/no.zip", "cannot be read"),
+        ("nowhere://me:secret@host/rows", "host/rows"),  # an account is never shown
     ],
 )
 def test_data_that_is_not_there_is_reported(data: str, words: str, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words) as caught:
         score(data.format(folder=tmp_path), tmp_path / "out", trained)
-    assert len(str(caught.value).splitlines()) <= 3
-
-
-def test_an_account_of_an_address_is_never_shown(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        score("nowhere://me:secret@host/rows", tmp_path / "out", trained)
-    assert "secret" not in str(caught.value) and "host/rows" in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 3 and "secret" not in str(caught.value)

@@ -21,5 +21,4 @@ def server(default_file: Path, trained: Path, jobs_dir: Path, session_home: Path
     models = f"models={{tiny: 'default:{default_file}', critic: '{trained}'}}"
     limits = ("max_body_bytes=200000", "max_rows=40", "body_seconds=2", "request_seconds=60")
     with run_server(models, f"jobs_dir={jobs_dir}", *limits) as found:
-        found.wait_until_ready()
         yield found

@@ -77,14 +77,17 @@ class RunningServer:
 
 
 @contextmanager
-def run_server(*arguments: str) -> Iterator[RunningServer]:
-    """Runs `faithkit serve` on a free port."""
+def run_server(*arguments: str, waits: bool = True) -> Iterator[RunningServer]:
+    """Runs `faithkit serve` on a free port, and waits until its models are ready."""
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         line = [sys.executable, "-m", "faithkit", "serve", "port=0", *arguments]
         pipes: Any = {"stdout": log, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(line, cwd=ROOT, preexec_fn=reset_signals, **pipes)
         try:
-            yield RunningServer(process, Path(log.name))
+            server = RunningServer(process, Path(log.name))
+            if waits:
+                server.wait_until_ready()
+            yield server
         finally:
             if process.poll() is None:
                 process.kill()

@@ -32,7 +32,6 @@ def documented(default_file: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A server of its own: its jobs do not delay those of other tests."""
     jobs = f"jobs_dir={tmp_path_factory.mktemp('jobs')}"
     with run_server(f"checkpoint='default:{default_file}'", jobs, "max_rows=40") as server:
-        server.wait_until_ready()
         yield server
 
 

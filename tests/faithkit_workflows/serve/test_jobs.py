@@ -65,7 +65,6 @@ def test_what_is_no_table_is_refused(server: RunningServer, jobs_dir: Path) -> N
 def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_file: Path, tmp_path: Path) -> None:
     arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
     with run_server(*arguments) as server:
-        server.wait_until_ready()
         second = run("serve.py", *arguments, "port=0")
         assert second.returncode == 2 and "is working in this folder" in second.stderr
         job = server.reply("/v1/jobs", make_table(3_000), Content_Type="text/csv")[2]
@@ -95,7 +94,6 @@ def test_an_interrupted_job_goes_on_after_a_restart_and_after_a_kill(default_fil
 def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Path) -> None:
     arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
     with run_server(*arguments) as server:
-        server.wait_until_ready()
         first, second, third = (
             server.reply("/v1/jobs", make_table(rows), Content_Type="text/csv")[2] for rows in (600, 3, 4)
         )
@@ -112,7 +110,6 @@ def test_a_job_has_the_labels_of_the_service(trained: Path, tmp_path: Path) -> N
     for labels in ("labels={0: faithful, 1: hallucinated}", "labels={0: hallucinated, LABEL_1: faithful}"):
         folder = tmp_path / f"jobs {len(found)}"
         with run_server(f"checkpoint={critic}", f"jobs_dir='{folder}'", labels) as server:
-            server.wait_until_ready()
             job = server.reply("/v1/jobs", make_table(1), Content_Type="text/csv")[2]
             done = wait_for_job(server, job["id"], "done", "failed")
             assert done["state"] == "done", done
@@ -128,7 +125,6 @@ def test_a_job_counts_in_the_rate_and_belongs_to_its_key(default_file: Path, tmp
     ann, bob = ({"Authorization": f"Bearer {add_key(keys, name)}"} for name in ("ann", "bob"))
     options = (f"jobs_dir={tmp_path / 'jobs'}", f"keys_path={keys}", "rows_per_minute=10")
     with run_server(f"checkpoint='default:{default_file}'", *options) as server:
-        server.wait_until_ready()
         status, _, job = server.reply("/v1/jobs", make_table(8), Content_Type="text/csv", **ann)
         assert status == 202 and "client" not in job
         refused = server.reply("/v1/jobs", make_table(8), Content_Type="text/csv", **ann)

@@ -27,7 +27,6 @@ def test_keys_are_needed_on_every_route_but_the_page_and_health(tmp_path: Path, 
     assert alice not in path.read_text() and find_name(read_keys(path), bob) == "bob"
     options = (f"checkpoint='default:{default_file}'", "host=0.0.0.0", f"keys_path={path}", "rows_per_minute=3")
     with run_server(*options) as server:
-        server.wait_until_ready()
         assert server.reply("/v1/check", ROW)[2]["error"]["code"] == "missing_key"
         wrong = server.reply("/v1/check", ROW, Authorization="Bearer fk_wrong")
         assert (wrong[0], wrong[1]["www-authenticate"]) == (401, "Bearer")
@@ -48,7 +47,6 @@ def test_who_has_no_key_cannot_keep_out_who_has_one(tmp_path: Path, default_file
     key = add_key(path := tmp_path / "keys.txt", "alice")
     limits = ("max_requests=4", "max_body_bytes=100000", "cors_origins=[https://example.org]")
     with run_server(f"checkpoint='default:{default_file}'", f"keys_path={path}", *limits) as server:
-        server.wait_until_ready()
         with ExitStack() as opened:
             for _ in range(20):
                 connection = opened.enter_context(server.connect())
@@ -66,7 +64,6 @@ def test_who_has_no_key_cannot_keep_out_who_has_one(tmp_path: Path, default_file
 
 def test_no_header_gives_a_client_another_rate(default_file: Path) -> None:
     with run_server(f"checkpoint='default:{default_file}'", "rows_per_minute=3") as server:
-        server.wait_until_ready()
         never = server.reply("/v1/check", {"rows": [ROW] * 4})
         assert (never[0], never[2]["error"]["code"]) == (429, "rate_limited")
         assert "retry-after" not in never[1], "waiting does not help"

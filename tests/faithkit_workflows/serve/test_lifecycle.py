@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("serve-limits")
 
 def test_sigterm_answers_what_is_accepted_and_ends_with_0(default_file: Path) -> None:
     slow = {**ROW, "knowledge": " ".join(f"Sentence {n} is so." for n in range(2500))}
-    with run_server(f"checkpoint='default:{default_file}'") as server:
+    with run_server(f"checkpoint='default:{default_file}'", waits=False) as server:
         assert server.reply("/health/live")[0] == 200  # before the model is loaded
         server.wait_until_ready()
         with ThreadPoolExecutor(4) as pool:
@@ -37,7 +37,6 @@ def test_what_is_unanswered_at_the_end_is_refused_in_the_documented_form(default
     slow = {"rows": [{**ROW, "knowledge": " ".join(f"Sentence {n} is so." for n in range(9000))}] * 40}
     drain = "drain_seconds=1" if signals == 1 else "drain_seconds=60"
     with run_server(f"checkpoint='default:{default_file}'", drain, "max_body_bytes=100000000") as server:
-        server.wait_until_ready()
         with ThreadPoolExecutor(2) as pool:
             running = [pool.submit(server.reply, "/v1/check", slow) for _ in range(2)]
             while "faithkit_requests_in_flight 3.0" not in server.reply("/metrics")[2].decode():
@@ -54,7 +53,6 @@ def test_a_checkpoint_is_replaced_while_requests_are_served(default_file: Path, 
     served = tmp_path / "served.json"
     shutil.copy(default_file, served)
     with run_server(f"checkpoint='default:{served}'") as server:
-        server.wait_until_ready()
         before, statuses, ended = server.reply("/v1/check", ROW)[2], list[int](), threading.Event()
 
         def send() -> None:
@@ -85,13 +83,11 @@ def test_a_checkpoint_is_replaced_while_requests_are_served(default_file: Path, 
 def test_a_killed_server_starts_again_on_its_port(default_file: Path) -> None:
     checkpoint = f"checkpoint='default:{default_file}'"
     with run_server(checkpoint) as first:
-        first.wait_until_ready()
         with ThreadPoolExecutor(8) as pool:
             running = [pool.submit(first.reply, "/v1/check", ROW) for _ in range(64)]
             assert first.end(signal.SIGKILL) == -signal.SIGKILL
             assert all(one.exception() or one.result()[0] == 200 for one in running)
         with run_server(checkpoint, f"port={first.port}") as second:
-            second.wait_until_ready()
             assert second.port == first.port and second.reply("/v1/check", ROW)[0] == 200
 
 
@@ -102,7 +98,7 @@ def test_mistakes_at_the_start_are_explained(default_file: Path, tmp_path: Path)
     assert taken.returncode == 2 and "port=0 for a free one" in taken.stderr
     unknown = run("serve.py", "checkpoint=runs/typo")
     assert unknown.returncode == 2 and "runs/typo" in unknown.stderr
-    with run_server(f"checkpoint='default:{tmp_path / 'missing.json'}'") as server:
+    with run_server(f"checkpoint='default:{tmp_path / 'missing.json'}'", waits=False) as server:
         server.wait_for("cannot be loaded")
         status, _, states = server.reply("/health/ready")
         assert status == 503 and "missing.json" in json.dumps(states)

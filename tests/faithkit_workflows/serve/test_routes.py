@@ -133,7 +133,9 @@ def test_routes_of_other_services(server: RunningServer) -> None:
 def test_models_health_and_metrics(server: RunningServer) -> None:
     models = server.reply("/v1/models")[2]["data"]
     assert [(model["id"], model["marks_spans"]) for model in models] == [("tiny", True), ("critic", False)]
-    assert server.reply("/health/live")[2] == {"status": "live"}
+    assert server.reply("/v1/models/tiny")[2]["id"] == "tiny"
+    assert server.reply("/v1/models/none")[2]["error"]["code"] == "unknown_model"
+    assert server.reply("/health/live", Host="LOCALHOST")[2] == {"status": "live"}
     assert server.reply("/health/ready")[2]["models"] == {"tiny": "ready", "critic": "ready"}
     server.reply("/v1/check", ROW)
     server.reply("/v1/check", {**ROW, "model": "unknown"})
@@ -197,12 +199,6 @@ def test_repeated_passages_count_once_everywhere(server: RunningServer, default_
     options = ("--question", question, "--checkpoint", checkpoint, "--json")
     checked = json.loads(faithkit("check", *contexts, *options, response))
     assert {once, twice, found.probability, json.loads(line)["score"], checked["probability"]} == {once}
-
-
-def test_a_model_is_found_by_its_name(server: RunningServer) -> None:
-    assert server.reply("/v1/models/tiny")[2]["id"] == "tiny"
-    assert server.reply("/v1/models/none")[2]["error"]["code"] == "unknown_model"
-    assert server.reply("/health/live", Host="LOCALHOST")[0] == 200
 
 
 def test_vllms_other_names_and_openais_usage_are_known(server: RunningServer) -> None:

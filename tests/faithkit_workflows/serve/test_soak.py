@@ -35,7 +35,6 @@ def test_memory_stays_flat(default_file: Path) -> None:
         return sent
 
     with run_server(f"checkpoint='default:{default_file}'") as server:
-        server.wait_until_ready()
         with ThreadPoolExecutor(8) as pool:
             running = [pool.submit(send, number) for number in range(8)]
             time.sleep(WARM_UP_SHARE * SECONDS)

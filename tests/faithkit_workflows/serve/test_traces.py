@@ -55,7 +55,6 @@ def test_spans_have_route_status_and_verdict_and_are_sent_before_the_end(
     with collect() as (address, spans):
         monkeypatch.setenv(VARIABLE, address)
         with run_server(f"models={{tiny: 'default:{default_file}'}}") as server:
-            server.wait_until_ready()
             _, _, verdict = server.reply("/v1/check", ROW, traceparent=f"00-{TRACE}-{PARENT}-01")
             assert server.reply("/v1/check", {"knowledge": "x"})[0] == 422
             assert server.end() == 0
