@@ -74,26 +74,21 @@ def _words(title: str) -> frozenset[str]:
     return frozenset(word for group in _GROUPS[title] for word in group)
 
 
-def _opposites() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for word, *others in _GROUPS["opposites"]:
-        for other in others:
-            found.setdefault(stem(word), set()).add(stem(other))
-            found.setdefault(stem(other), set()).add(stem(word))
-    return found
-
-
-_UNITS, _MONTHS, _WEEKDAYS = _names("units"), _names("months"), _names("weekdays")
+_UNITS = {word: unit for word, unit in _names("units").items() if not word.replace(".", "").isdigit()}
+_MONTHS, _WEEKDAYS = _names("months"), _names("weekdays")
 _AMBIGUOUS = _words("ambiguous units")
 _CONVERSIONS = {
     group[0]: (group[-2][1:], float(group[-1])) for group in _GROUPS["units"] if len(group) > 2 and group[-2][0] == "="
 }
-_UNITS = {word: unit for word, unit in _UNITS.items() if not word.replace(".", "").isdigit()}
 _NUMBERS, _SCALES = ({word: float(value) for word, value in _GROUPS[title]} for title in ("numbers", "scales"))
 _QUANTIFIERS, _MODALS = _names("quantifiers"), _names("modals")
 _NEGATIONS, _STOP_WORDS = _words("negations"), _words("stop words")
 CLAUSE_WORDS = _words("clause words")
-_OPPOSITES = _opposites()
+_OPPOSITES: dict[str, set[str]] = {}
+for _word, *_others in _GROUPS["opposites"]:
+    for _other in _others:
+        _OPPOSITES.setdefault(stem(_word), set()).add(stem(_other))
+        _OPPOSITES.setdefault(stem(_other), set()).add(stem(_word))
 
 
 @dataclass(frozen=True, slots=True)

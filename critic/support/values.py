@@ -75,8 +75,13 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     known, asked = read_values(context), read_values(question) if question else ()
     values = read_values(answer)
     arithmetic = Arithmetic([*known, *asked], context, f"{question} {answer}", [*asked, *values])
-    answered = {number for number, other in enumerate(known) if any(_is_same(value, other) for value in values)}
-    free = [other for number, other in enumerate(known) if number not in answered]
+    free = [
+        other
+        for other in known
+        if not any(
+            value.kind == other.kind and _is_comparable(value, other) and _is_equal(value, other) for value in values
+        )
+    ]
     pairs = (_compare(value, known, free, asked, context, question, arithmetic) for value in values)
     found = [pair for pair in pairs if pair is not None]
     parts = [pair.value for pair in found if not pair.is_unsupported]
@@ -117,12 +122,14 @@ def _compare(
         value.kind == TITLE and _occurs(value, question)
     ):
         return Pair(value, ASKED, None, False)
-    heads = value.heads or _content_norms(question)  # a short answer is about what was asked
+    # A short answer is about what was asked.
+    heads = value.heads or {word.norm for word in read_words(question) if word.kind in (WORD, NAME)}
     rivals = [other for other in alike if other.kind == value.kind and _is_rival(value, other)]
     rivals.sort(key=lambda other: (-len(heads & other.heads), other.name != value.name, other.start))
     closest = next((other for other in rivals if other in free), None)  # not one that the answer has too
-    if value.kind == TITLE and closest is not None and not _is_spelled_alike(value.text, closest.text):
-        closest = None  # another name says nothing about this one
+    if value.kind == TITLE and closest is not None:
+        likeness = SequenceMatcher(None, value.text.lower(), closest.text.lower()).ratio()
+        closest = closest if likeness > ALIKE else None  # another name says nothing about this one
     shares_head = closest is not None and bool(heads & closest.heads)
     if arithmetic.gives(value):
         return Pair(value, COMPUTED, closest, shares_head)
@@ -149,14 +156,6 @@ def _find_spelled_out(context: str, answer: str) -> set[int]:
     return found
 
 
-def _is_spelled_alike(name: str, other: str) -> bool:
-    return SequenceMatcher(None, name.lower(), other.lower()).ratio() > ALIKE
-
-
-def _content_norms(text: str) -> frozenset[str]:
-    return frozenset(word.norm for word in read_words(text) if word.kind in (WORD, NAME))
-
-
 def _occurs(value: Value, text: str) -> bool:
     """Whether an identifier, or the beginning of a name, is anywhere in a text."""
     if value.kind == TITLE:
@@ -176,10 +175,6 @@ def _counts_the_same(value: Value, other: Value) -> bool:
     if value.is_ordinal and value.amount == 1 and not other.is_ordinal:
         return False  # the first day, not one of three days
     return bool(value.noun & other.noun) or (value.is_open and bool(value.heads & other.heads))
-
-
-def _is_same(value: Value, other: Value) -> bool:
-    return value.kind == other.kind and _is_comparable(value, other) and _is_equal(value, other)
 
 
 def _is_rival(value: Value, other: Value) -> bool:

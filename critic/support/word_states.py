@@ -240,19 +240,17 @@ class WordEncoder:
         cache, kept = self.cache, dict[str, Encoded]()
         if cache is not None:
             kept = {text: found for text in dict.fromkeys(contexts) if (found := cache.get(text)) is not None}
-        encoded = kept | self._encode_texts([text for text in dict.fromkeys(texts) if text not in kept])
+        unique = [text for text in dict.fromkeys(texts) if text not in kept]
+        encodings = self.tokenizer.encode_batch(make_encodable(unique), add_special_tokens=False)
+        states = self._encode_tokens([encoding.ids for encoding in encodings])
+        encoded = kept | {
+            text: _average_words(read_words(text), encoding.offsets, of_tokens)
+            for text, encoding, of_tokens in zip(unique, encodings, states, strict=True)
+        }
         if cache is not None:
             for text in contexts:
                 cache.add(text, encoded[text])
         return [encoded[text] for text in texts]
-
-    def _encode_texts(self, unique: Sequence[str]) -> dict[str, Encoded]:
-        encodings = self.tokenizer.encode_batch(make_encodable(unique), add_special_tokens=False)
-        states = self._encode_tokens([encoding.ids for encoding in encodings])
-        return {
-            text: _average_words(read_words(text), encoding.offsets, of_tokens)
-            for text, encoding, of_tokens in zip(unique, encodings, states, strict=True)
-        }
 
     def _encode_tokens(self, texts: Sequence[Sequence[int]]) -> list[States]:
         """Computes the states of each text's tokens; long texts are read in windows."""
@@ -275,7 +273,12 @@ class WordEncoder:
 
 def _average_words(words: Sequence[Word], offsets: Sequence[tuple[int, int]], states: States) -> Encoded:
     """Averages the states of each word's tokens, and gives the means unit length."""
-    owner = _find_owners(words, offsets)
+    # The word of each token, by its first character; -1 for a token outside all words.
+    starts, ends = (np.array([getattr(word, side) for word in words] or [0]) for side in ("start", "end"))
+    first = np.array([begin for begin, _ in offsets], np.intp)
+    owner = np.searchsorted(starts, first, side="right") - 1
+    inside = (owner >= 0) & (first < ends[owner]) & (np.array([end > begin for begin, end in offsets], bool))
+    owner = np.where(inside, owner, -1)
     total = np.zeros((len(words), states.shape[1]), np.float32)
     np.add.at(total, owner[owner >= 0], states[owner >= 0])
     return Encoded(words, total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), MIN_NORM))
@@ -359,12 +362,3 @@ def split(both: Encoded, start: int) -> tuple[Encoded, Encoded]:
     count = sum(word.start < start for word in both.words)
     words = [replace(word, start=word.start - start, end=word.end - start) for word in both.words[count:]]
     return Encoded(both.words[:count], both.states[:count]), Encoded(words, both.states[count:])
-
-
-def _find_owners(words: Sequence[Word], offsets: Sequence[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Finds the word of each token by its first character; -1 for a token outside all words."""
-    starts, ends = (np.array([getattr(word, side) for word in words] or [0]) for side in ("start", "end"))
-    first = np.array([begin for begin, _ in offsets], np.intp)
-    owner = np.searchsorted(starts, first, side="right") - 1
-    inside = (owner >= 0) & (first < ends[owner]) & (np.array([end > begin for begin, end in offsets], bool))
-    return np.where(inside, owner, -1)
