@@ -191,7 +191,11 @@ class WeakWow(Source):
         seen: set[str] = set()
         for split, examples in turns.items():
             for turn in self._allowed(examples, report):
-                chat += _small_talk(turn)
+                known = set(unicode_content_words(turn.knowledge))
+                for sentence in sentences(turn.response):  # small talk has little to do with the knowledge
+                    words = unicode_content_words(sentence)
+                    if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
+                        chat.append(sentence)
                 if text_key(turn.knowledge) not in seen:
                     seen.add(text_key(turn.knowledge))
                     documents.setdefault(f"{split}/{turn.group}", []).append((f"{split}/{turn.id}", turn.knowledge))
@@ -229,15 +233,6 @@ def _read(source: Source, split: str, report: ReadReport) -> list[Example]:
 
 def _num_words(*texts: str) -> int:
     return sum(len(text.split()) for text in texts)
-
-
-def _small_talk(turn: Example) -> Iterator[str]:
-    """Yields the sentences of a response that have little to do with its knowledge."""
-    known = set(unicode_content_words(turn.knowledge))
-    for sentence in sentences(turn.response):
-        words = unicode_content_words(sentence)
-        if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
-            yield sentence
 
 
 MAX_WORDS = 60  # longer replies ramble: they would teach length rather than faithfulness
