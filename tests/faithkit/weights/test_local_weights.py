@@ -194,20 +194,14 @@ def test_a_folder_whose_name_is_mistyped_is_named(tmp_path, monkeypatch):
         pass
 
 
-def test_a_file_is_no_model(tmp_path):
+def test_a_file_and_a_folder_without_a_whole_model_are_told_apart(tmp_path):
+    from transformers import AutoModel
+
     (tmp_path / "best.ckpt").touch()
     with pytest.raises(UserError, match="is a file"):
         weights.resolve(str(tmp_path / "best.ckpt"))
-
-
-def test_a_folder_without_a_model_is_told_apart(tmp_path):
     with pytest.raises(UserError, match="is a folder without a model"), weights.loading(str(tmp_path)):
         pass
-
-
-def test_a_torn_file_is_explained(tmp_path):
-    from transformers import AutoModel
-
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     (tmp_path / "model.safetensors").write_text("torn")
     with pytest.raises(UserError, match="cannot be loaded"), weights.loading(str(tmp_path)) as source:
