@@ -252,7 +252,15 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
     for turn in turns:
         dialogues.setdefault(turn.group, []).append(turn)
     for file in generation_files(folder):
-        replies = _replies(file)
+        try:  # the first reply to each turn, by the dialogue's number
+            content: Any = json.loads(file.read_text(encoding="utf-8-sig"))["generation"]
+            replies = {str(i): [turn[0] for turn in dialogue["dialogue"]] for i, dialogue in enumerate(content)}
+            for number, texts in replies.items():
+                for text in texts:
+                    check_field(text, f"reply in dialogue {number}", empty_ok=True)
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
+            hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
+            raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error
         for number, answered in dialogues.items():
             found = replies.get(number)
             if found is None or len(found) != len(answered):
@@ -265,17 +273,3 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
                     report.count("generations: too long")
                 else:
                     yield file.stem, turn, reply.strip()
-
-
-def _replies(file: Path) -> dict[str, list[str]]:
-    """Reads the first reply to each turn, by the dialogue's number."""
-    try:
-        content: Any = json.loads(file.read_text(encoding="utf-8-sig"))["generation"]
-        found = {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
-        for number, replies in found.items():
-            for reply in replies:
-                check_field(reply, f"reply in dialogue {number}", empty_ok=True)
-        return found
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
-        hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
-        raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error
