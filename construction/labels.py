@@ -78,7 +78,11 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
                 problem = f"{len(cells)} cells where the header has {len(names)}"
                 raise UserError(problem, place=place, hint="quote cells that contain the separator")
             found = dict(zip(names, cells, strict=True))
-            yield place, {name: unescape_formula(found[name]) for name in columns}
+            kept = {name: found[name] for name in columns}
+            for name, cell in kept.items():  # what `escape_formula` put before a cell is taken off
+                if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA):
+                    kept[name] = cell[1:]
+            yield place, kept
     except csv.Error as error:
         raise UserError(
             f"broken CSV: {error}", place=f"{path}, line {reader.line_num}", hint="save it again"
@@ -88,15 +92,6 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
 def escape_formula(text: str) -> str:
     """Writes a cell that spreadsheets do not take for a formula."""
     return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
-
-
-def unescape_formula(cell: str) -> str:
-    """Reads a cell that `escape_formula` wrote.
-
-    >>> unescape_formula(escape_formula("-5 degrees"))
-    '-5 degrees'
-    """
-    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
 
 
 def normalize_spaces(text: str) -> str:

@@ -21,7 +21,7 @@ from data_modules.encoding.encoder import EncodedSplit, Encoder, Subset
 from data_modules.encoding.encoding_cache import load_encoded
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
-from data_modules.splits import MixPart, SplitPlan, divide, stream_parts, unique_names
+from data_modules.splits import MixPart, SplitPlan, divide, stream_parts
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
 
@@ -50,8 +50,11 @@ class DataModule(pl.LightningDataModule):
         self.options = options = options or DataOptions()
         self.split_plan = split_plan or SplitPlan()
         self.encoder = encoder
-        names = unique_names([part.name or part.source.name for part in parts])
-        self.parts = dict(zip(names, parts, strict=True))
+        names = [part.name or part.source.name for part in parts]
+        self.parts = {  # two parts of a mix may be of one dataset: names that repeat are numbered
+            f"{name}-{names[:i].count(name) + 1}" if name in names[:i] else name: part
+            for i, (name, part) in enumerate(zip(names, parts, strict=True))
+        }
         if options.streaming:
             if options.batch_size is None or options.max_tokens is not None:
                 sizes = f"data.batch_size={options.batch_size} and data.max_tokens={options.max_tokens}"

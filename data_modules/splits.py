@@ -119,11 +119,6 @@ class MixPart:
             object.__setattr__(self, "only", "train")
 
 
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Numbers names that repeat: two parts of a mix may be of one dataset."""
-    return [f"{name}-{names[:i].count(name) + 1}" if name in names[:i] else name for i, name in enumerate(names)]
-
-
 def divide(
     source: Source,
     load: Callable[[str], EncodedSplit],

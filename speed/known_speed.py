@@ -132,7 +132,14 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
         base = _base(root, folder, known.base)
         config = _roberta(base, texts, hidden_size)
         t.RobertaForMaskedLM(config).save_pretrained(base)
-        _write_lightning(folder / known.file, config)
+        # As Lightning wrote AlignScore's: encoder, three heads, the head of masked words.
+        parts = {"base_model": t.RobertaModel(config), "mlm_head": t.RobertaForMaskedLM(config).lm_head}
+        heads = (("bin_layer", 2), ("tri_layer", 3), ("reg_layer", 1))
+        parts |= {part: torch.nn.Linear(config.hidden_size, classes) for part, classes in heads}
+        state = {f"{part}.{key}": tensor for part, m in parts.items() for key, tensor in m.state_dict().items()}
+        plain = {"model": "roberta-large", "using_pretrained": True, "adam_epsilon": 1e-6}
+        checkpoint = {"state_dict": state, "hyper_parameters": plain, "epoch": 2, "global_step": 9}
+        torch.save(checkpoint, folder / known.file)
     elif "roberta" in known.hub.lower():
         labels = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"} if labels else {0: "LABEL_0", 1: "LABEL_1"}
         config = _roberta(folder, texts, hidden_size)
@@ -187,18 +194,6 @@ def _t5(folder: Path, model_class: Any, texts: Iterable[str], hidden_size: int) 
         for name, tensor in model.named_parameters():
             tensor *= 16 if "Attention." in name else 4 if name.startswith("classifier") else 1
     return model
-
-
-def _write_lightning(path: Path, config: Any) -> None:
-    """Writes a checkpoint as Lightning wrote AlignScore's: encoder, three heads, the head of masked words."""
-    encoder, masked = t.RobertaModel(config), t.RobertaForMaskedLM(config).lm_head
-    state = {f"base_model.{key}": tensor for key, tensor in encoder.state_dict().items()}
-    state |= {f"mlm_head.{key}": tensor for key, tensor in masked.state_dict().items()}
-    for name, classes in (("bin_layer", 2), ("tri_layer", 3), ("reg_layer", 1)):
-        head = torch.nn.Linear(config.hidden_size, classes)
-        state |= {f"{name}.{key}": tensor for key, tensor in head.state_dict().items()}
-    plain = {"model": "roberta-large", "using_pretrained": True, "adam_epsilon": 1e-6}
-    torch.save({"state_dict": state, "hyper_parameters": plain, "epoch": 2, "global_step": 9}, path)
 
 
 def _write_tensors(folder: Path, tensors: dict[str, torch.Tensor]) -> None:

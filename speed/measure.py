@@ -197,18 +197,13 @@ def write_results(title: str, *parts: str, quick: bool = False, device: str = ""
     section = "\n\n".join([f"## {title}", *parts, origin]) + "\n"
     print(section, flush=True)
     if not quick:
-        path.write_text(replace_section(path.read_text() if path.exists() else "# Results\n", title, section))
-
-
-def replace_section(text: str, title: str, section: str) -> str:
-    """Replaces the section with this title, or adds it at the end."""
-    parts = re.split(r"(?m)^(?=## )", text)
-    titles = [part.splitlines()[0] for part in parts[1:]]
-    if f"## {title}" in titles:
-        parts[1 + titles.index(f"## {title}")] = section
-    else:
-        parts.append(section)
-    return "\n".join(part.strip() + "\n" for part in parts)
+        sections = re.split(r"(?m)^(?=## )", path.read_text() if path.exists() else "# Results\n")
+        titles = [one.splitlines()[0] for one in sections[1:]]
+        if f"## {title}" in titles:
+            sections[1 + titles.index(f"## {title}")] = section
+        else:
+            sections.append(section)
+        path.write_text("\n".join(one.strip() + "\n" for one in sections))
 
 
 @contextmanager

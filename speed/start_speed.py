@@ -9,7 +9,6 @@ Needs: the weights `minilm` in the cache (`python -m faithkit.weights fetch mini
 python -m speed.start_speed
 """
 
-import argparse
 import csv
 import sys
 import tempfile
@@ -76,8 +75,8 @@ def main() -> None:
     options = BenchmarkParser(__doc__, rounds=5, rows=40).parse()
     with tempfile.TemporaryDirectory() as name:
         folder, number = Path(name), count()
-        rows = folder / "rows.csv"
-        with rows.open("w", newline="", encoding="utf-8") as file:
+        path = folder / "rows.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["context", "answer"])
             examples = list(generate("test", 8 * options.rows))[: options.rows]
@@ -85,7 +84,7 @@ def main() -> None:
         commands = {
             "import torch": ["-c", "import torch"],
             "import and first verdict": ["-c", VERDICT],
-            f"faithkit score, {options.rows} rows": ["-m", "faithkit", "score", str(rows)],
+            f"faithkit score, {options.rows} rows": ["-m", "faithkit", "score", str(path)],
             "first step of train.py model=critic": ["-c", STEP, "model=critic", "trainer=cpu"],
         }
         wall: dict[str, list[float]] = {side: [] for side in commands}
@@ -97,27 +96,22 @@ def main() -> None:
             wall[side].append(time.perf_counter() - begin)
             return cpu_seconds() - cpu
 
-        sides = {side: partial(start, side, command) for side, command in commands.items()}
-        taken = alternate(sides, options.rounds, warm_up=True)
+        starts = {side: partial(start, side, command) for side, command in commands.items()}
+        taken = alternate(starts, options.rounds, warm_up=True)
     lines = [
         [side, f"{median(seconds):.2f}", f"{median(wall[side][1:]):.2f} ({min(wall[side][1:]):.2f})"]
         for side, seconds in taken.items()
     ]
     about = "The files are in the disk's cache, and the encodings of the training in ours."
     write_results("Starts", about, table(["process", "CPU-seconds", "seconds (least)"], lines), quick=options.quick)
-    time_commands(options)
-
-
-def time_commands(options: argparse.Namespace) -> None:
-    """Times `--help` and refused command lines."""
     helped: dict[str, tuple[str, ...]] = {
         f"{name} --help": (name, "--help") for name in ("train.py", "evaluate.py", "export.py")
     }
     base = "import hydra"
-    for title, commands, exit_code in (("Help", helped, 0), ("Refused command lines", REFUSED, 2)):
+    for title, tried, exit_code in (("Help", helped, 0), ("Refused command lines", REFUSED, 2)):
         sides = {base: partial(run_process, [sys.executable, "-c", base])}
-        for name, command in commands.items():
-            sides[name] = partial(run_process, [sys.executable, *command], exit_code)
+        for name, arguments in tried.items():
+            sides[name] = partial(run_process, [sys.executable, *arguments], exit_code)
         taken = alternate(sides, options.rounds, warm_up=True)
         rows = [[name, f"{median(seconds):.3f}", Ratio.of(seconds, taken[base])] for name, seconds in taken.items()]
         write_results(title, table(["process", "CPU-seconds", "times `import hydra`"], rows), quick=options.quick)

@@ -12,7 +12,6 @@ Needs: `flan-t5-small` (fetched once) and accelerate (the `bench` extra), which 
 python -m speed.train_speed
 """
 
-import argparse
 import copy
 import tempfile
 from collections import Counter
@@ -89,7 +88,15 @@ def main() -> None:
     about = f"{len(examples)} examples, {PAIRS}; `{options.weights}`, batches of {BATCH_SIZE}."
     rows = rates(taken, len(examples), digits=2)
     write_results("Training", about, table(header, rows), quick=options.quick)
-    train_generators(options)
+    # Steps of generators, on both sides in turns.
+    rows = [[name, *row] for name, kind in MODELS.items() for row in compare(kind, options.batches, options.rounds)]
+    title = "Training generators" + (f", {options.name}" if options.name else "")
+    about = (
+        f"Turns of the embedded corpus in FaithDial's layout; each side trains on {options.batches} batches of "
+        f"{TURNS}, without dropout."
+    )
+    header = ["model", "side", "tokens a CPU-second", "faster"]
+    write_results(title, about, table(header, rows), quick=options.quick)
 
 
 def train_with_transformers(weights: str, tokenizer: Any, examples: list[Example]) -> float:
@@ -129,18 +136,6 @@ def train_with_transformers(weights: str, tokenizer: Any, examples: list[Example
             callbacks=[Clock()],
         ).train()
     return clock[0]
-
-
-def train_generators(options: argparse.Namespace) -> None:
-    """Times training steps of generators in turns, on both sides."""
-    rows = [[name, *row] for name, kind in MODELS.items() for row in compare(kind, options.batches, options.rounds)]
-    title = "Training generators" + (f", {options.name}" if options.name else "")
-    about = (
-        f"Turns of the embedded corpus in FaithDial's layout; each side trains on {options.batches} batches of "
-        f"{TURNS}, without dropout."
-    )
-    columns = ["model", "side", "tokens a CPU-second", "faster"]
-    write_results(title, about, table(columns, rows), quick=options.quick)
 
 
 def build(kind: str) -> tuple[Any, Any, TurnEncoder]:

@@ -114,10 +114,23 @@ class Columns:
         column = getattr(self, name)
         value = field_of(row.values, column)
         if isinstance(value, str) and row.file.endswith(TEXT_FILES):
-            value = _parse_passages(value, column)
+            # A text may be such as `[1]` or `[1, 2]`; a Python list's brackets and quotes would be judged as knowledge.
+            parsed, stripped = parse_list(value), value.strip()
+            if parsed is None and stripped.startswith(PYTHON_LISTS) and stripped.endswith("]"):
+                hint = "write JSON lists, json.dumps(passages), or Parquet; these are Python lists written as text"
+                raise BadRow(f"column {column!r} holds a list that is not JSON: {shorten(stripped, 60)}", hint=hint)
+            has_passages = parsed is not None and any(isinstance(one, str | list | Mapping) for one in parsed)
+            value = parsed if has_passages or parsed == [] else None
         if not isinstance(value, list):
             return [self.text(row, name)]
-        texts = [_read_passage(passage, f"{column}[{place}]") for place, passage in enumerate(value)]
+        texts = []
+        for number, passage in enumerate(value):
+            place = f"{column}[{number}]"
+            try:
+                text = passage_text(passage)
+            except UserError as error:
+                raise BadRow(f"field {place!r} is {error.problem}", hint=error.hint) from error
+            texts.append(check_text(text, place, empty_ok=True))
         if not any(text.strip() for text in texts):
             raise BadRow(f"column {column!r} is empty")
         return list(dict.fromkeys(texts))
@@ -234,30 +247,6 @@ def _find(values: Mapping[str, Any], column: str) -> tuple[Any] | None:
     outer, _, inner = column.partition(".")
     inside = values.get(outer)
     return _find(inside, inner) if inner and isinstance(inside, Mapping) else None
-
-
-def _parse_passages(cell: str, column: str) -> list[Any] | None:
-    """Parses a cell that holds a JSON list of passages; None for a text, even one such as `[1]` or `[1, 2]`.
-
-    Raises:
-        BadRow: It is a list that Python wrote: its brackets and quotes would be judged as knowledge.
-    """
-    found = parse_list(cell)
-    if found is not None:
-        return found if not found or any(isinstance(one, str | list | Mapping) for one in found) else None
-    stripped = cell.strip()
-    if stripped.startswith(PYTHON_LISTS) and stripped.endswith("]"):
-        hint = "write JSON lists, json.dumps(passages), or Parquet; these are Python lists written as text"
-        raise BadRow(f"column {column!r} holds a list that is not JSON: {shorten(stripped, 60)}", hint=hint)
-    return None
-
-
-def _read_passage(passage: Any, place: str) -> str:
-    try:
-        text = passage_text(passage)
-    except UserError as error:
-        raise BadRow(f"field {place!r} is {error.problem}", hint=error.hint) from error
-    return check_text(text, place, empty_ok=True)
 
 
 def parse_list(text: str) -> list[Any] | None:

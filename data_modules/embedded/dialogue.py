@@ -113,37 +113,34 @@ def exchanges(split: str, seed: int, number: int, num_turns: int) -> list[Exchan
     random = Random(f"{seed}:{split}:{number}").random
     domain = pick(random, DOMAINS)
     state = DialogueState(domain, domain.full_name.format(word(random, split)), split)
-    return [_exchange(random, state) for _ in range(num_turns)]
-
-
-# Every draw comes from one generator, so the order of the calls below decides the corpus: a change of it is a change of
-# corpus.VERSION.
-
-
-def _exchange(random: Random01, state: DialogueState) -> Exchange:
-    outline = _draw_outline(random, state)
-    history = (*state.history, outline.seeker)
-    clauses = [true_clause(random, state, fact, REWORDED) for fact in outline.stated]
-    text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
-    answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
-    vrm = ["Edification"]
-    if outline.plan.opener:
-        vrm.insert(0, "Acknowledgment")
-    if "?" in text:
-        vrm.append("Question")
-    kind = "faithful" if answers else "uncooperative"
-    tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
-    faithful = Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
-    hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, vrm)
-    state.history += (outline.seeker, Turn(speaker="wizard", text=text))
-    main = outline.stated.index(outline.main)
-    true_text, wrong_text = clauses[main].text, wrong[main].text
-    generic_text, is_edited = pick(random, GENERIC), random() < 0.75
-    # By position: keywords take twice as long, and tens of millions of rows are made of these.
-    return Exchange(
-        state.domain.name, state.full_name, outline.sentences, history, faithful, hallucinated,
-        generic_text, true_text, wrong_text, outline.hallucinated_first, is_edited,
-    )  # fmt: skip
+    made: list[Exchange] = []
+    # Every draw comes from one generator, so the order of the calls below, and of those that they make, decides the
+    # corpus: a change of it is a change of corpus.VERSION.
+    for _ in range(num_turns):
+        outline = _draw_outline(random, state)
+        history = (*state.history, outline.seeker)
+        clauses = [true_clause(random, state, fact, REWORDED) for fact in outline.stated]
+        text, _ = write_reply(outline.plan, clauses, _harmless_remark(outline))
+        answers = outline.admits_ignorance or any(fact.relation == outline.asked for fact in outline.stated)
+        vrm = ["Edification"]
+        if outline.plan.opener:
+            vrm.insert(0, "Acknowledgment")
+        if "?" in text:
+            vrm.append("Question")
+        kind = "faithful" if answers else "uncooperative"
+        tags = ("Entailment",) if answers else ("Entailment", "Uncooperative")
+        faithful = Reply(text, kind, "none", [], tags, vrm, _join_clauses(outline.stated))
+        hallucinated, wrong = _hallucinated_reply(random, state, outline, clauses, vrm)
+        state.history += (outline.seeker, Turn(speaker="wizard", text=text))
+        main = outline.stated.index(outline.main)
+        true_text, wrong_text = clauses[main].text, wrong[main].text
+        generic_text, is_edited = pick(random, GENERIC), random() < 0.75
+        # By position: keywords take twice as long, and tens of millions of rows are made of these.
+        made.append(Exchange(
+            state.domain.name, state.full_name, outline.sentences, history, faithful, hallucinated,
+            generic_text, true_text, wrong_text, outline.hallucinated_first, is_edited,
+        ))  # fmt: skip
+    return made
 
 
 def _draw_outline(random: Random01, state: DialogueState) -> Outline:

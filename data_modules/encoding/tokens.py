@@ -113,7 +113,14 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     ends = np.empty(len(unique), np.int64)  # the end of each text in `words`
     for place, text in enumerate(unique):
         for begin, end in text_blocks(text):
-            words += map(word_of.__getitem__, _split_words(text[begin:end], mark))
+            block = text[begin:end]
+            if not mark:
+                parts = block.split(" ")
+            elif " ".join(block.split()) == block:
+                parts = block.replace(" ", "\n" + mark).split("\n")
+            else:
+                parts = [block]  # the tokenizer has its rules for runs of white space
+            words += map(word_of.__getitem__, parts)
         ends[place] = len(words)
     by_word = _encode(backend, list(word_of)).take(np.array(words, np.int64))  # one row for each word of the texts
     # The values are in order already; a text begins where its first word begins.
@@ -162,13 +169,6 @@ def _encode(backend: Any, texts: Sequence[str]) -> Ragged:
         parts.append(Ragged.from_lists([e.ids for e in encoded]))
         np.add.at(lengths, [row for row, _ in pieces[begin:end]], parts[-1].lengths)
     return Ragged(stack_rows(parts).values, offsets_of(lengths))
-
-
-def _split_words(text: str, mark: str) -> list[str]:
-    """Splits a text before each space, if the space belongs to the word (`mark`), and otherwise at it."""
-    if mark and " ".join(text.split()) != text:
-        return [text]  # the tokenizer has its rules for runs of white space
-    return text.replace(" ", "\n" + mark).split("\n") if mark else text.split(" ")
 
 
 def _space_mark(backend: Any) -> str | None:

@@ -172,19 +172,18 @@ def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder)
     # Only an entity that knowledge or history states can be contradicted.
     earlier = [" ".join([e.knowledge, *(turn.text for turn in e.history)]) for e in examples]
     stated = [set(unicode_content_words(text)) for text in earlier]
-    texts = [e.response if _may_name(e.response, words) else "" for e, words in zip(examples, stated, strict=True)]
+    texts = []
+    for example, known_words in zip(examples, stated, strict=True):
+        # Quick to see: without a capitalised word or a number stated before, the response names no such entity.
+        may_name = any(
+            word.lower() in known_words and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
+            for word in cased_words(example.response)
+        )
+        texts.append(example.response if may_name else "")
     found = zip(texts, find(texts), strict=True)
     mentions = [[made for entity in entities if (made := mention(text, entity))] for text, entities in found]
     rows = zip(examples, mentions, stated, strict=True)
     return [_swaps(example, named, words, pool, num, seed) for example, named, words in rows]
-
-
-def _may_name(response: str, stated: set[str]) -> bool:
-    """Estimates quickly whether the response may name an entity: a capitalised word or number stated before."""
-    return any(
-        word.lower() in stated and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
-        for word in cased_words(response)
-    )
 
 
 def _swaps(
@@ -199,19 +198,16 @@ def _swaps(
         if not replaceable or len(swaps) == num:
             break
         chosen = random.sample(replaceable, random.randint(1, len(replaceable)))
-        drawn = {one.text: _draw_replacement(one, pool, own_words, random) for one in chosen}
-        if replacements := {text: other for text, other in drawn.items() if other}:
+        replacements: dict[str, str] = {}
+        for replaced in chosen:
+            for _ in range(24):
+                other = random.choice(pool[replaced.slot])
+                if are_distinct(replaced.text, other, replaced.slot.label) and _spaced_words(other) not in own_words:
+                    replacements[replaced.text] = other.lower() if replaced.text.islower() else other
+                    break
+        if replacements:
             swaps[_replace(example.response, replacements)] = None
     return list(swaps)
-
-
-def _draw_replacement(replaced: Mention, pool: Pool, own_words: str, random: Random) -> str | None:
-    others = pool[replaced.slot]
-    for _ in range(24):
-        other = random.choice(others)
-        if are_distinct(replaced.text, other, replaced.slot.label) and _spaced_words(other) not in own_words:
-            return other.lower() if replaced.text.islower() else other
-    return None
 
 
 def _spaced_words(text: str) -> str:

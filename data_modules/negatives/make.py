@@ -6,9 +6,9 @@ import json
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -204,7 +204,17 @@ class _SimilarExamples:
         key = self.keys[example.knowledge]
         known = self.known[example.knowledge].union(unicode_content_words(example.response))
         found: dict[str, str] = {}
-        for place in self._by_similarity(example):
+        # The most similar examples first, and then random ones.
+        random = Random(f"{self.seed}:{example.id}")
+        shared = [word for word in self.known[example.knowledge] if word in self.weight]
+        scores: dict[int, float] = defaultdict(float)
+        for word in heapq.nlargest(6, shared, key=lambda word: (self.weight[word], word)):
+            rows = self.rows[word]
+            start = random.randrange(len(rows))  # a random part of them, cyclically
+            for step in range(min(NUM_PER_WORD, len(rows))):  # copying the list would cost its whole length
+                scores[rows[(start + step) % len(rows)]] += self.weight[word]
+        similar = [place for place, _ in sorted(scores.items(), key=lambda item: (-item[1], item[0]))]
+        for place in chain(similar, (random.randrange(len(self.examples)) for _ in range(NUM_PER_WORD))):
             other = self.examples[place]
             if len(found) == num:
                 break
@@ -214,20 +224,6 @@ class _SimilarExamples:
             if len(words) >= MIN_WORDS and len(words & known) < SUPPORTED * len(words):
                 found.setdefault(text_key(other.response), other.response)
         return list(found.values())
-
-    def _by_similarity(self, example: Example) -> Iterator[int]:
-        """Yields similar examples, the most similar first, and then random ones."""
-        random = Random(f"{self.seed}:{example.id}")
-        words = [word for word in self.known[example.knowledge] if word in self.weight]
-        scores: dict[int, float] = defaultdict(float)
-        for word in heapq.nlargest(6, words, key=lambda word: (self.weight[word], word)):
-            rows = self.rows[word]
-            start = random.randrange(len(rows))  # a random part of them, cyclically
-            for step in range(min(NUM_PER_WORD, len(rows))):  # copying the list would cost its whole length
-                scores[rows[(start + step) % len(rows)]] += self.weight[word]
-        yield from (place for place, _ in sorted(scores.items(), key=lambda item: (-item[1], item[0])))
-        for _ in range(NUM_PER_WORD):  # where nothing is similar, any example will do
-            yield random.randrange(len(self.examples))
 
 
 @dataclass(frozen=True)

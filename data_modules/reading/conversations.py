@@ -37,7 +37,6 @@ MAX_NAME, MAX_ARGUMENTS = 200, 4_000  # characters of a call: of long arguments 
 MAX_EVIDENCE = 200_000  # characters of a turn's context: the latest results count
 _LISTS = ("messages", "conversation", "conversations", "input_messages")
 _IDS = ("conversation_id", "conversation", "thread_id", "session_id", "sessionId", "trace_id", "traceId", "id")
-_DOCUMENTS = ("documents", "context", "contexts", "retrieved_documents")
 CALLS = "calls"  # of a row, and of an example's `meta`: what the assistant had called, as JSON
 HELPER = " helper"  # ends the id of the conversation of an agent that the agent of the session has started
 NO_EVIDENCE = "turns before any result of a tool, not judged"
@@ -139,8 +138,16 @@ def read_conversation(row: Row, report: ReadReport, max_turns: int | None = None
     unread = sum(message.unread for message in messages)
     if unread:
         report.count("images, sounds and files of conversations, not read", unread)
-    documents = [text for key in _DOCUMENTS for text in _read_documents(row.values.get(key))]
-    passages: dict[Any, tuple[str, str]] = {("document", n): ("document", text) for n, text in enumerate(documents)}
+    passages: dict[Any, tuple[str, str]] = {}
+    for key in ("documents", "context", "contexts", "retrieved_documents"):
+        given = row.values.get(key)
+        for one in [given] if isinstance(given, str | Mapping) else given if isinstance(given, list) else []:
+            try:
+                text = passage_text(one)
+            except UserError as error:
+                raise BadRow(f"documents: {error}", hint=error.hint) from error
+            if isinstance(text, str) and text.strip():
+                passages["document", len(passages)] = ("document", check_text(text, "documents"))
     calls: dict[str, Call] = {}
     found: list[dict[str, Any]] = []
     question, turns = "", 0
@@ -163,7 +170,12 @@ def read_conversation(row: Row, report: ReadReport, max_turns: int | None = None
             if not passages:
                 report.count(NO_EVIDENCE)
                 continue
-            kept = _latest(list(passages.values()))
+            # The last distinct passages, as many as there is room for, and always one.
+            distinct = [(source, text) for text, source in {text: source for source, text in passages.values()}.items()]
+            room, begin = MAX_EVIDENCE, len(distinct)
+            while begin and (room := room - len(distinct[begin - 1][1])) >= 0:
+                begin -= 1
+            kept = distinct[min(begin, len(distinct) - 1) :]
             done = [
                 {
                     "name": c.name[:MAX_NAME],
@@ -209,15 +221,6 @@ def parse_calls(text: Any) -> list[Mapping[str, Any]] | None:
         for call in calls
     )
     return calls if is_made else None
-
-
-def _latest(passages: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Returns the last distinct passages, at most `MAX_EVIDENCE` characters of them, and always one."""
-    passages = [(source, text) for text, source in {text: source for source, text in passages}.items()]
-    room, kept = MAX_EVIDENCE, len(passages)
-    while kept and (room := room - len(passages[kept - 1][1])) >= 0:
-        kept -= 1
-    return passages[min(kept, len(passages) - 1) :]
 
 
 def _span_attributes(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -283,13 +286,3 @@ def _read_list(messages: Any, name: str, begin: int = 0) -> Iterator[Message]:
             raise error.within(f"message {number}") from error
         except RecursionError as error:
             raise BadRow(f"message {number} is nested too deeply", hint="give the result as a text") from error
-
-
-def _read_documents(value: Any) -> Iterator[str]:
-    for one in [value] if isinstance(value, str | Mapping) else value if isinstance(value, list) else []:
-        try:
-            text = passage_text(one)
-        except UserError as error:
-            raise BadRow(f"documents: {error}", hint=error.hint) from error
-        if isinstance(text, str) and text.strip():
-            yield check_text(text, "documents")

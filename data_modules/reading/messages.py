@@ -96,7 +96,10 @@ def read_message(message: Any) -> Iterator[Message]:
         raise BadRow(f"unknown role {shorten(role)}", hint=f"roles are {', '.join(sorted(set(_ROLES.values())))}")
     role = _ROLES[role]
     content = message.get("content", message.get("parts", message.get("value")))
-    calls = tuple(_read_call(call) for call in _objects(message.get("tool_calls"), "tool_calls"))
+    listed = message.get("tool_calls")
+    if listed is not None and not (isinstance(listed, list) and all(isinstance(one, Mapping) for one in listed)):
+        raise BadRow(f"tool_calls must be a list of objects, got {shorten(listed)}")
+    calls = tuple(_read_call(call) for call in listed or ())
     if role == TOOL:
         answers = message.get("tool_call_id", message.get("call_id", message.get("id"))) or ""
         name = message.get("name") or message.get("function") or ""
@@ -176,11 +179,3 @@ def _says_failed(text: str) -> bool:
     return begin.startswith(("error", "traceback", "exception", "failed")) or any(
         mark in begin.replace(" ", "") for mark in ('"error":"', '"error":{', '"success":false', '"status":"error"')
     )
-
-
-def _objects(value: Any, name: str) -> list[Mapping[str, Any]]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-        raise BadRow(f"{name} must be a list of objects, got {shorten(value)}")
-    return value

@@ -66,8 +66,22 @@ def render(text: str) -> str:
             number += 1
     if parts != lines:
         return "\n".join(parts)
-    table = _read_csv(text)
-    return "\n".join(_table_lines(table)) if table else text
+    # CSV or TSV with a header, and nothing else, such as prose with commas.
+    first, _, rest = text.strip().partition("\n")
+    for separator in (",", "\t", ";") if rest else ():
+        names = [name.strip().strip('"') for name in first.split(separator)]
+        if not 1 < len(names) <= MAX_CELLS or len(set(names)) < len(names):
+            continue
+        if any(not name or len(name) > 40 or name.endswith(_ENDS) for name in names):
+            continue
+        try:
+            table = [row for row in csv.reader(io.StringIO(text.strip(), newline=""), delimiter=separator) if row]
+        except csv.Error:
+            continue
+        is_table = len(table) > 2 or any(character.isdigit() for cell in table[-1] for character in cell)
+        if is_table and all(len(row) == len(names) for row in table):
+            return "\n".join(_table_lines([[cell.strip() for cell in row] for row in table]))
+    return text
 
 
 def render_value(value: Any) -> str:
@@ -139,24 +153,3 @@ def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
         cells = [_field(name, cell, "") for name, cell in zip(header, row, strict=False) if cell]
         lines.append(_line(f"row {number}", ", ".join([*cells, *row[len(header) :]])))
     return lines
-
-
-def _read_csv(text: str) -> list[list[str]] | None:
-    """Reads a text as CSV or TSV with a header; None if it is something else, such as prose with commas."""
-    first, _, rest = text.strip().partition("\n")
-    if not rest:
-        return None
-    for separator in (",", "\t", ";"):
-        names = [name.strip().strip('"') for name in first.split(separator)]
-        if not 1 < len(names) <= MAX_CELLS or len(set(names)) < len(names):
-            continue
-        if any(not name or len(name) > 40 or name.endswith(_ENDS) for name in names):
-            continue
-        try:
-            rows = [row for row in csv.reader(io.StringIO(text.strip(), newline=""), delimiter=separator) if row]
-        except csv.Error:
-            continue
-        is_table = len(rows) > 2 or any(character.isdigit() for cell in rows[-1] for character in cell)
-        if is_table and all(len(row) == len(names) for row in rows):
-            return [[cell.strip() for cell in row] for row in rows]
-    return None

@@ -94,43 +94,35 @@ def text_format(path: Path, encoding: str | None = None, keys: str = "data.") ->
     Args:
         keys: The prefix of the settings' keys in hints.
     """
-    name = encoding or _detect_encoding(path, keys)
+    if not encoding:
+        with path.open("rb") as file:
+            begin = file.read(4096)
+        encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if begin.startswith(mark)), UTF_8)
+        if encoding == UTF_8 and begin.count(b"\0") * 4 > len(begin):
+            problem = f"not UTF-8 text: a zero byte at offset {begin.find(0)}, and many more"
+            hint = f"if it is UTF-16 without its mark: {keys}encoding=utf-16-le"
+            raise UserError(problem, place=str(path), hint=hint)
     try:
-        if not codecs.lookup(name)._is_text_encoding:
+        if not codecs.lookup(encoding)._is_text_encoding:
             raise LookupError
     except LookupError:
         hint = f"use {keys}encoding=utf-8, cp1252, latin-1, utf-16 or another that Python knows"
-        raise UserError(f"there is no encoding {shorten(name)}", place=str(path), hint=hint) from None
-    return TextFormat(name, _detect_delimiter(path, name) if path.suffix == ".csv" else "\t")
-
-
-def _detect_encoding(path: Path, keys: str) -> str:
-    with path.open("rb") as file:
-        begin = file.read(4096)
-    for mark, name in BYTE_ORDER_MARKS.items():
-        if begin.startswith(mark):
-            return name
-    if begin.count(b"\0") * 4 > len(begin):
-        problem = f"not UTF-8 text: a zero byte at offset {begin.find(0)}, and many more"
-        hint = f"if it is UTF-16 without its mark: {keys}encoding=utf-16-le"
-        raise UserError(problem, place=str(path), hint=hint)
-    return UTF_8
-
-
-def _detect_delimiter(path: Path, encoding: str) -> str:
-    """Chooses the separator that gives the first rows the most columns, and most of them the same number."""
+        raise UserError(f"there is no encoding {shorten(encoding)}", place=str(path), hint=hint) from None
+    if path.suffix != ".csv":
+        return TextFormat(encoding, "\t")
+    # The separator that gives the first rows the most columns, and most of them the same number.
     best, most = ",", 1
     for delimiter in SEPARATORS:
-        with path.open(encoding=encoding, errors="replace", newline="") as file:
+        with path.open(encoding=encoding, errors="replace", newline="") as text:
             try:
-                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), 20) if row]
+                rows = [row for row in islice(csv.reader(text, delimiter=delimiter), 20) if row]
             except csv.Error:
                 continue
         # A broken row must not hide the separator: it is reported with its line when it is read.
         width = len(rows[0]) if rows else 0
         if width > most and sum(len(row) == width for row in rows) * 2 > len(rows):
             best, most = delimiter, width
-    return best
+    return TextFormat(encoding, best)
 
 
 def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Parsed]:

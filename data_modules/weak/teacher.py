@@ -78,7 +78,6 @@ FILLERS = word_set(
     "yes yeah yea well oh no not really wow actually sure ok okay right absolutely indeed know think also heard"
 )
 FIRST_PERSON = word_set("i me my myself mine we our us")
-_NEGATIONS = ("not", "never", "no")
 
 
 def word_features(knowledge: str, response: str) -> list[float]:
@@ -90,6 +89,7 @@ def word_features(knowledge: str, response: str) -> list[float]:
     novel = [word for word in content if word not in known_content and word not in FILLERS]
     numbers = [word for word in words if any(c.isdigit() for c in word)]
     runs = greedy_runs([_stem(word) for word in words], [_stem(word) for word in known])
+    num_negations = [sum(word.endswith("n't") or word in ("not", "never", "no") for word in w) for w in (words, known)]
     num_words, num_content = max(1, len(words)), max(1, len(content))
     return [
         len(words),
@@ -113,7 +113,7 @@ def word_features(knowledge: str, response: str) -> list[float]:
         sum(stem not in known_content for stem in _content_stems(words[-5:])),
         sum(stem not in known_content for stem in _content_stems(words[:5])),
         sum(word in FILLERS for word in words),
-        _num_negations(words) - _num_negations(known),
+        num_negations[0] - num_negations[1],
         len(content),
     ]
 
@@ -125,10 +125,6 @@ def _content_stems(words: Sequence[str]) -> list[str]:
 def _stem(word: str) -> str:
     suffix = next((s for s in ("ing", "ed", "es", "s", "ly") if word.endswith(s) and len(word) - len(s) >= 3), "")
     return word.removesuffix(suffix)
-
-
-def _num_negations(words: Sequence[str]) -> int:
-    return sum(word.endswith("n't") or word in _NEGATIONS for word in words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,11 @@ class WeakWow(Source):
         seen: set[str] = set()
         for split, examples in turns.items():
             for turn in self._allowed(examples, report):
-                chat += _small_talk(turn)
+                known = set(unicode_content_words(turn.knowledge))
+                for sentence in sentences(turn.response):  # small talk has little to do with the knowledge
+                    words = unicode_content_words(sentence)
+                    if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
+                        chat.append(sentence)
                 if text_key(turn.knowledge) not in seen:
                     seen.add(text_key(turn.knowledge))
                     documents.setdefault(f"{split}/{turn.group}", []).append((f"{split}/{turn.id}", turn.knowledge))
@@ -231,15 +235,6 @@ def _num_words(*texts: str) -> int:
     return sum(len(text.split()) for text in texts)
 
 
-def _small_talk(turn: Example) -> Iterator[str]:
-    """Yields the sentences of a response that have little to do with its knowledge."""
-    known = set(unicode_content_words(turn.knowledge))
-    for sentence in sentences(turn.response):
-        words = unicode_content_words(sentence)
-        if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
-            yield sentence
-
-
 MAX_WORDS = 60  # longer replies ramble: they would teach length rather than faithfulness
 
 
@@ -257,7 +252,15 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
     for turn in turns:
         dialogues.setdefault(turn.group, []).append(turn)
     for file in generation_files(folder):
-        replies = _replies(file)
+        try:  # the first reply to each turn, by the dialogue's number
+            content: Any = json.loads(file.read_text(encoding="utf-8-sig"))["generation"]
+            replies = {str(i): [turn[0] for turn in dialogue["dialogue"]] for i, dialogue in enumerate(content)}
+            for number, texts in replies.items():
+                for text in texts:
+                    check_field(text, f"reply in dialogue {number}", empty_ok=True)
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
+            hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
+            raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error
         for number, answered in dialogues.items():
             found = replies.get(number)
             if found is None or len(found) != len(answered):
@@ -270,17 +273,3 @@ def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport)
                     report.count("generations: too long")
                 else:
                     yield file.stem, turn, reply.strip()
-
-
-def _replies(file: Path) -> dict[str, list[str]]:
-    """Reads the first reply to each turn, by the dialogue's number."""
-    try:
-        content: Any = json.loads(file.read_text(encoding="utf-8-sig"))["generation"]
-        found = {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
-        for number, replies in found.items():
-            for reply in replies:
-                check_field(reply, f"reply in dialogue {number}", empty_ok=True)
-        return found
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
-        hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
-        raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error

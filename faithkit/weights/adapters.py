@@ -95,9 +95,13 @@ def _read(folder: Path, config: dict[str, Any]) -> AdapterFolder:
         check_value(name, config[name], kind)
     modules = config["target_modules"]
     # Names only: peft reads a text as a regular expression.
-    if modules != ALL_LINEAR and not (
-        isinstance(modules, list) and 0 < len(modules) <= 1000 and all(map(_is_module_name, modules))
-    ):
+    are_names = isinstance(modules, list) and all(
+        isinstance(name, str)
+        and len(name) < 300
+        and all(part.isidentifier() or part.isdigit() for part in name.split("."))
+        for name in modules[:1001]
+    )
+    if modules != ALL_LINEAR and not (are_names and 0 < len(modules) <= 1000):
         raise UserError(f"target_modules is {shorten(modules)}, instead of a list of module names")
     sidecar = read_stored(folder)
     layout = sidecar.get("layout") if sidecar else None
@@ -110,14 +114,6 @@ def _read(folder: Path, config: dict[str, Any]) -> AdapterFolder:
         target_modules=modules,
         rslora=config.get("use_rslora", False),
         base_weights=base_weights if isinstance(base_weights, str) else None,
-    )
-
-
-def _is_module_name(value: Any) -> bool:
-    return (
-        isinstance(value, str)
-        and len(value) < 300
-        and all(part.isidentifier() or part.isdigit() for part in value.split("."))
     )
 
 

@@ -8,7 +8,6 @@ import pytest
 from data_modules.build import build_data
 from data_modules.data_module import DataModule
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.splits import unique_names
 from faithkit.errors import UserError
 from tests.running import plain_config
 
@@ -24,7 +23,6 @@ def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
 
 
 def test_parts_of_one_dataset_have_names_of_their_own(encoder: PairEncoder) -> None:
-    assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a-2", "a-3"]
     parts = [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}]
     assert data(encoder, parts).summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
     named = data(encoder, dict(zip(("one", "two"), parts, strict=True)))

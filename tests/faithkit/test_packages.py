@@ -16,9 +16,7 @@ from faithkit.__main__ import PACKAGES
 from faithkit.cli import explain
 from faithkit.detector import OTHER_DETECTORS
 from faithkit.errors import UserError
-from faithkit.metrics.responses.ngrams import tokenize
 from faithkit.packages import EXTRAS, NEEDS, PAPERS, install_hint, is_missing, missing_package, needs_package
-from faithkit.pages.plotting import require_plots
 from faithkit.weights.adapters import add_adapters
 from tests.faults.test_model_folder import write_critic
 from tests.running import ROOT
@@ -40,8 +38,6 @@ def test_every_optional_package_is_named_with_the_command_that_installs_it(
     [
         ("pandas", lambda: runs.to_pandas([])),
         ("pandas", lambda: runs.curves_to_pandas([])),
-        ("sacrebleu", lambda: tokenize(["a"])),
-        ("matplotlib", require_plots),
         ("peft", lambda: add_adapters(None, rank=1, alpha=1, target_modules=[])),
     ],
 )

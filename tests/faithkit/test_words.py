@@ -36,11 +36,8 @@ def test_a_change_of_any_value_asks_for_a_new_version(tokens: Callable[[str], li
     assert tokens(TEXT) == expected.split() and words.VERSION == 2
 
 
-def test_answers_lose_their_articles_alone() -> None:
+def test_words_leave_out_what_any_text_has_or_articles_alone() -> None:
     assert words.answer_words("The end of a day") == ["end", "of", "day"]
-
-
-def test_content_words_leave_out_what_any_text_has() -> None:
     assert words.unicode_content_words("It is the Deepest lake of 3 lakes") == ["deepest", "lake", "3", "lakes"]
     assert words.apostrophe_content_words("The cat is on the mat") == ["cat", "mat"]
 

@@ -13,7 +13,6 @@ from speed.measure import (
     alternate,
     machine,
     rates,
-    replace_section,
     start_worker,
     write_results,
 )
@@ -37,13 +36,6 @@ def test_a_side_apart_leaves_the_process_as_it_was() -> None:
     calls: list[int] = []
     taken = alternate({"a": lambda: calls.append(1), "b": lambda: float(len(calls))}, 2, apart=True)
     assert (calls, taken["b"]) == ([], [0.0, 0.0])
-
-
-def test_a_section_replaces_the_one_of_its_title_alone() -> None:
-    text = replace_section("# Results\n", "One", "## One\n\nold\n")
-    text = replace_section(text, "Two", "## Two\n\nkept\n")
-    text = replace_section(text, "One", "## One\n\nnew\n")
-    assert text == "# Results\n\n## One\n\nnew\n\n## Two\n\nkept\n"
 
 
 def test_rates_are_compared_by_item_and_round_with_the_first_side() -> None:
@@ -72,6 +64,11 @@ def test_results_name_command_and_machine_and_no_path(
     assert "`python -m speed.train_speed --rounds 3 --x=PATH PATH`" in text
     assert machine() in text
     assert str(tmp_path) not in text
+    write_results("Other", "kept", path=path)
+    write_results("Training", "| b |", path=path)
+    text = path.read_text()
+    assert "| a |" not in text and text.count("## ") == 2
+    assert text.startswith("# Results\n\n## Training\n\n| b |\n") and "\n\n## Other\n\nkept\n" in text
 
 
 @pytest.mark.parametrize(("exponent", "scale"), [(-0.5, 100.0), (1.0, 0.1), (1.2, 0.1)])

@@ -62,12 +62,6 @@ def test_a_set_can_be_chosen_and_the_others_are_counted(tmp_path: Path) -> None:
     assert len(examples) == 3 and counts["dropped: set AggreFact-CNN"] == 2
 
 
-def test_a_wrong_column_name_is_told_with_what_the_row_has(tmp_path: Path) -> None:
-    renamed = [{("document" if name == "doc" else name): value for name, value in AGGREFACT[0].items()}]
-    with pytest.raises(UserError, match="looked for doc, claim, label; found dataset, document, claim, label"):
-        read(make("aggrefact", write(tmp_path / "test.jsonl", renamed)))
-
-
 def test_trues_sets_are_its_files(tmp_path: Path) -> None:
     for name in ("frank_valid_download", "paws_download"):
         write(tmp_path / f"{name}.csv", TRUE_SETS)

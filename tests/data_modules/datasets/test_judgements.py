@@ -118,8 +118,6 @@ def test_domains_can_be_chosen_and_two_versions_are_not_mixed(tmp_path: Path) ->
     file = write(tmp_path / "DiaHalu_V1.jsonl", DIAHALU)
     examples, counts = read(make("diahalu", file, domains=["task", "reasoning"]))
     assert [e.id for e in examples] == ["4", "9"] and counts["dropped: domain knowledge"] == 1
-    with pytest.raises(UserError, match="hint: use all, knowledge, task"):
-        make("diahalu", file, domains="sports")
     write(tmp_path / "DiaHalu_V2.jsonl", DIAHALU)
     with pytest.raises(UserError, match=r"several versions are here(.|\n)*set path to one file"):
         read(make("diahalu", tmp_path))
@@ -164,17 +162,6 @@ def test_both_files_can_be_divided_anew_by_dialogue(tmp_path: Path) -> None:
     source = make("halludial", halludial(tmp_path), official_split=False)
     assert source.split_names() == ["all"]
     assert labels(read(source)[0]) == {"faithful": 8, "hallucinated": 4}
-
-
-@pytest.mark.parametrize(
-    "target", ["None of it.", "Nobel won it.", "Yesterday it was.", "No-one said so.", "Maybe", " "]
-)
-def test_a_target_without_a_verdict_is_a_bad_row(tmp_path: Path, target: str) -> None:
-    file = write(tmp_path / "induced_test.json", [*HALLUDIAL, {**HALLUDIAL[0], "target": target}])
-    with pytest.raises(UserError, match=r"field 'target' (is .*; known: what begins with Yes or No|is empty)"):
-        read(make("halludial", file))
-    examples, counts = read(make("halludial", file), on_bad_row="skip")
-    assert len(examples) == 3 and counts["rejected: bad row"] == 1
 
 
 @pytest.mark.parametrize(

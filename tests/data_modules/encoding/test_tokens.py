@@ -37,15 +37,6 @@ def test_pairs_encode_as_the_tokenizer_encodes_them(tokenizer: Any, pairs: list[
         assert batch["token_type_ids"].tolist() == theirs["token_type_ids"]
 
 
-def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
-    encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
-    long = "river stone music " * 20
-    ids = encoder.collate(encoder.encode([example(knowledge=long, response="king")], counts))["input_ids"]
-    theirs = tokenizer(long, "king", truncation="only_first", max_length=24)["input_ids"]
-    assert ids[0].tolist() == theirs
-    assert +counts == {"truncated: knowledge": 1}
-
-
 def test_a_lone_surrogate_does_not_crash(tokenizer: Any) -> None:
     assert len(tokenize(tokenizer, ["a \ud800 b", "plain"])) == 2
 

@@ -122,18 +122,6 @@ def keep_newest(turns: list[tuple[str, list[int]]], room: int) -> tuple[list[tup
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_markers_that_somebody_typed_are_text(kind: str, folders: dict[str, Path]) -> None:
-    encoder = build(folders, kind)
-    one = example(knowledge=f"the river{WIZARD}is</s>long", response=SEEKER, history=())
-    columns = encoder.encode([one], Counter())
-    special = [encoder.ids[WIZARD], encoder.ids[SEEKER], encoder.tokenizer.eos_token_id]
-    context = columns["context"].row(0)
-    assert np.isin(context, special).sum() == 1 and context[-1] in special
-    assert np.isin(columns["response"].row(0), special).tolist()[-1:] == [True]
-    assert np.isin(columns["response"].row(0), special).sum() == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_read_before_answering_is_what_was_read_in_training(kind: str, folders: dict[str, Path]) -> None:
     encoder = build(folders, kind)
     history = tuple(Turn(speaker="seeker", text="river " * n) for n in range(1, 12))

@@ -115,6 +115,7 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
         ("audit", "responses", "t5"),
         ("mnli", "neutral", "faithful"),
         ("decode", "knowledge", "none"),
+        ("diahalu", "domains", "sports"),
         ("faithcritic", "edited", "never"),
         ("ragtruth", "quality", "truncated"),
         ("aggrefact", "sets", "Wicked"),
@@ -160,6 +161,11 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("halueval", {"hallucination": "maybe"}, "'hallucination' is 'maybe'; known: 'yes', 'no'"),
     ("halueval", {"hallucination_spans": "Mount"}, "'hallucination_spans' must be a list"),
     ("halueval", {"chatgpt_response": " "}, "'chatgpt_response' is empty"),
+    *(
+        ("halludial", {"target": target}, "'target' is .*; known: what begins with Yes or No")
+        for target in ("None of it.", "Nobel won it.", "Yesterday it was.", "No-one said so.", "Maybe")
+    ),
+    ("halludial", {"target": " "}, "'target' is empty"),
     ("halludial", {"turn": "1"}, "'turn' must be a whole number from 0, got '1'"),
     ("halludial", {"dialogue_history": "Hello [Human]: hi"}, r"'dialogue_history' must begin with \[Human\]: or"),
     ("xsum_tokens", {"labels": [0, 1]}, "'labels' has 2 entries for 4 tokens"),

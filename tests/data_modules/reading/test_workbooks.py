@@ -1,6 +1,5 @@
 """Workbooks: read as a table of texts, or refused with what to type."""
 
-import builtins
 import logging
 import re
 import zipfile
@@ -17,7 +16,6 @@ from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 from data_modules.reading import workbooks
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError
-from faithkit.packages import install_hint
 from tests.data_modules.official.judgements import DIAHALU
 from tests.data_modules.official_rows import make, read, write
 
@@ -110,18 +108,6 @@ def test_what_is_no_workbook_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert re.search(r"unpacks to [\d,]+ bytes; the limit is 30,000", refusal(path))
     path.unlink()
     assert "the file does not exist" in refusal(path)
-
-
-def test_without_openpyxl_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real = save(tmp_path / "t.xlsx", TABLE), builtins.__import__
-
-    def refuse(name: str, *rest: Any) -> Any:
-        if name == "openpyxl":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    assert install_hint("openpyxl") in refusal(path)
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).filter(lambda text: text[:1] != "=")

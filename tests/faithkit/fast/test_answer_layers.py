@@ -80,17 +80,6 @@ def test_a_modernbert_layer_reads_what_the_layers_above_it_can_see() -> None:
     assert [stretch.packing.queries for stretch in stretches] == [(26, 10), None, None]
 
 
-@pytest.mark.parametrize("kind", ["Electra", "DebertaV2"])
-def test_other_encoders_stay_as_they_are(kind: str) -> None:
-    import transformers
-
-    size = {"vocab_size": 50, "hidden_size": 16, "embedding_size": 16, "intermediate_size": 24}
-    config = getattr(transformers, f"{kind}Config")(**size, num_hidden_layers=2, num_attention_heads=2)
-    model = getattr(transformers, f"{kind}ForTokenClassification")(config)
-    before = [type(module) for module in model.modules()]
-    assert [type(module) for module in keep_answers(model).modules()] == before
-
-
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])

@@ -13,6 +13,8 @@ from torch import Tensor
 from critic import Critic
 from faithkit import fast
 from faithkit.fast import hardware, packing
+from faithkit.fast.partial_layers import first_token_only, keep_answers
+from faithkit.fast.training_layers import replace_layers
 from tests.faithkit.fast.test_layers import batch as t5_batch
 from tests.faithkit.fast.test_layers import build as build_t5
 from tests.faithkit.fast.test_packing import SIZE
@@ -139,3 +141,18 @@ def test_in_bf16_the_frequencies_of_rotary_positions_stay_exact() -> None:
     model = hardware.to_bf16(t.ModernBertModel(t.ModernBertConfig(vocab_size=50, pad_token_id=1, **size)))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     assert model.rotary_emb.full_attention_inv_freq.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "task"),
+    [
+        (replace_layers, "Bart", "ConditionalGeneration"),
+        *((first_token_only, name, "SequenceClassification") for name in ("ModernBert", "DebertaV2", "Electra")),
+        *((keep_answers, name, "TokenClassification") for name in ("DebertaV2", "Electra")),
+    ],
+)
+def test_models_with_other_layers_or_heads_stay_as_they_are(change: Any, name: str, task: str) -> None:
+    model = getattr(t, f"{name}For{task}")(getattr(t, f"{name}Config")(**{**SIZE, "pad_token_id": 1}))
+    before = [type(module) for module in model.modules()]
+    change(model)
+    assert [type(module) for module in model.modules()] == before

@@ -48,13 +48,6 @@ def test_logits_are_those_of_the_whole_layer(
         assert torch.allclose(short(**inputs).logits, whole(**inputs).logits, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ModernBert", "DebertaV2", "Electra"])
-def test_encoders_with_other_layers_or_heads_stay_as_they_are(name: str) -> None:
-    model = classifier(name)
-    before = [type(module) for module in model.modules()]
-    assert [type(module) for module in first_token_only(model).modules()] == before
-
-
 def test_the_states_below_the_last_layer_are_read_without_it(
     pair: tuple[transformers.PreTrainedModel, transformers.PreTrainedModel],
 ) -> None:

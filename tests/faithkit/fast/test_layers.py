@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as t
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
+from transformers import T5Config, T5ForConditionalGeneration
 
 from faithkit.fast.training_layers import replace_layers, use_half_norms
 
@@ -65,13 +65,6 @@ def test_a_refused_batch_leaves_the_model_usable() -> None:
     with pytest.raises(IndexError):
         model(**{**batch(), "input_ids": torch.full((3, 20), 99)})
     assert model(**batch(), use_cache=False).logits.shape == (3, 7, 60)
-
-
-def test_other_models_are_not_changed() -> None:
-    model = BartForConditionalGeneration(BartConfig(vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=1))
-    before = [type(module) for module in model.modules()]
-    replace_layers(model)
-    assert [type(module) for module in model.modules()] == before
 
 
 SIZE: dict[str, Any] = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}

@@ -27,22 +27,16 @@ def gradients(layer: nn.Linear, states: Tensor) -> list[Tensor]:
     return [side for side in found if side is not None]
 
 
-@pytest.mark.parametrize("shape", [(50, 24), (1, 50, 24), (3, 17, 24), (8, 24), (2, 24)])
+@pytest.mark.parametrize("shape", [(50, 24), (1, 50, 24), (3, 17, 24), (8, 24), (2, 24), (24, 50)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_outputs_and_gradients_are_those_of_torch(shape: tuple[int, ...], bias: bool) -> None:
     plain, fast = make_pair(bias=bias)
     states = torch.randn(shape)
+    states = states.t() if shape == (24, 50) else states  # not contiguous
     for expected, found in zip(gradients(plain, states), gradients(fast, states), strict=True):
         assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
     with torch.inference_mode():
         assert torch.allclose(fast(states), plain(states), rtol=1e-5, atol=1e-6)
-
-
-def test_inputs_need_not_be_contiguous() -> None:
-    plain, fast = make_pair()
-    states = torch.randn(24, 50).t()
-    for expected, found in zip(gradients(plain, states), gradients(fast, states), strict=True):
-        assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
 
 def test_frozen_weights_get_no_gradient() -> None:
