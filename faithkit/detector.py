@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # numpy is imported later
     from numpy.typing import NDArray
 
 CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"
-DEFAULT = "default"  # the detector that comes with faithkit
+DEFAULT, THOROUGH = "default", "thorough"  # the detectors that come with faithkit
 DETECTORS = (CRITIC, TAGGER, JUDGE)
 TRAINED = frozenset({CRITIC, TAGGER, GENERATOR, JUDGE})  # the kinds of models trained here
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's probabilities
@@ -115,6 +115,7 @@ BUILT_IN = {
             numbers_passages=True,
         ),
         DetectorKind(name=DEFAULT, target="critic.support.detector:SupportDetector", is_packaged=True),
+        DetectorKind(name=THOROUGH, target="critic.reader.detector:ThoroughDetector", is_packaged=True),
         DetectorKind(name=JUDGE, target="judge.judge:Judge", architectures=("ForCausalLM", "LMHeadModel")),
     )
 }

@@ -107,22 +107,13 @@ class SupportDetector:
         model = WordModel.read(Path(path).expanduser() if path else FILE)
         fitted = [str(part.get("name")) for part in model.description.get("fitted_on", ())]
 
-        def find_seen() -> SeenRows:
-            from data_modules.datasets.everyday import FOLDER, Everyday
-            from data_modules.reading.dataset import read_examples
-            from data_modules.reading.rows import ReadReport
-
-            authors = [name for name in fitted if (FOLDER / f"{name}.jsonl").is_file()]
-            rows = (read_examples(Everyday(path=str(FOLDER / f"{name}.jsonl")), None, ReadReport()) for name in authors)
-            return SeenRows.of({TRAINED: map(row_keys, rows)}, [name for name in fitted if name not in authors])
-
         return UsedModel(
             role=role,
             path=f"{NAME}:{path}" if path else NAME,
             kind=NAME,
             weights=model.encoder_sha256[:32],
             threshold=f"{model.threshold:.4g}, {model.description.get('threshold', 'as fitted')}",
-            find_seen=find_seen,
+            find_seen=lambda: find_seen(fitted),
         )
 
     @property
@@ -193,17 +184,24 @@ class SupportDetector:
         texts = [(r.knowledge or "", question, r.response) for r, question in zip(requests, asked, strict=True)]
         aligned = encode_and_align(self.encoder, texts)
         results = []
-        for request, alignment in zip(requests, aligned, strict=True):
-            places, features = alignment.places, alignment.features
-            logits = self.model.word_logits(features)
-            score = float(sigmoid(self.model.response_logit(logits, features))) if places else 0.0
-            if places and features[:, VALUE].any():
+        for request, alignment, (odds, logits) in zip(requests, aligned, self._weigh(texts, aligned), strict=True):
+            places = alignment.places
+            score = float(sigmoid(odds)) if places else 0.0
+            if places and alignment.features[:, VALUE].any():
                 score = max(score, self.model.value_probability)
             is_hallucinated = bool(places) and score >= threshold
             spans = self._mark(request.response, alignment, logits) if is_hallucinated else ()
             label = HALLUCINATED if is_hallucinated else FAITHFUL
             results.append(Prediction(id=SINGLE, label=label, score=score, spans=spans))
         return results
+
+    def _weigh(self, texts: Sequence[tuple[str, str, str]], aligned: Sequence[Alignment]) -> list[tuple[float, Floats]]:
+        """Computes the log-odds of each response, and those of its words."""
+        words = [self.model.word_logits(alignment.features) for alignment in aligned]
+        return [
+            (self.model.response_logit(logits, alignment.features), logits)
+            for logits, alignment in zip(words, aligned, strict=True)
+        ]
 
     def _mark(self, response: str, alignment: Alignment, logits: Floats) -> tuple[Span, ...]:
         """Marks values that the context does not have, and in other sentences the words above the span threshold."""
@@ -238,6 +236,17 @@ class SupportDetector:
     def device(self) -> torch.device:
         """The encoder's device."""
         return self.encoder.model.device
+
+
+def find_seen(fitted: Sequence[str]) -> SeenRows:
+    """Finds the rows that a detector was fitted on: those of the everyday answers; of other sets only the names."""
+    from data_modules.datasets.everyday import FOLDER, Everyday
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
+
+    authors = [name for name in fitted if (FOLDER / f"{name}.jsonl").is_file()]
+    rows = (read_examples(Everyday(path=str(FOLDER / f"{name}.jsonl")), None, ReadReport()) for name in authors)
+    return SeenRows.of({TRAINED: map(row_keys, rows)}, [name for name in fitted if name not in authors])
 
 
 def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha256: str | None = None) -> WordEncoder:
