@@ -148,11 +148,12 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
+    from critic.logistic import sigmoid
     from critic.reader import detector
     from critic.reader.model import BASE, Reader
     from critic.support.detector import FILE as DEFAULT_FILE
     from critic.support.detector import load_encoder
-    from critic.support.word_model import WordModel, content_hash, fit, label_words
+    from critic.support.word_model import VALUE, WordModel, content_hash, fit, label_words
     from critic.support.word_states import encode_and_align
     from data_modules.encoding.encoder import question_text
     from faithkit.files.atomic import hash_files
@@ -174,7 +175,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     odds = np.array([without.response_logit(w, rows[n].features) for w, n in zip(words, held, strict=True)])
     odds = slope * odds + bias
     base = hash_weights(resolve(BASE)) or ""
-    reader = Reader.load(left / ADAPTERS, base_sha256=base, device="cpu")
+    reader = Reader.load(left / ADAPTERS, base=BASE, base_sha256=base, device="cpu")
     texts = [(examples[n].knowledge, question_text(examples[n]), examples[n].response) for n in held]
     readings = reader.read(texts)
     of_words = [
@@ -198,9 +199,12 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
         by_author=False,
     )
     about = json.loads((complete / ABOUT).read_text())
+    # Of `default` too, a value that the context does not have sets the least probability.
+    has_value = np.array([rows[n].features[:, VALUE].any() for n in held])
+    of_default = np.where(has_value, np.maximum(sigmoid(odds), shipped.value_probability), sigmoid(odds))
     figures = model.description | {
         "author": author,
-        "default_auroc": round(float(roc_auc_score(gold, odds)), 3),
+        "default_auroc": round(float(roc_auc_score(gold, of_default)), 3),
         "reader_auroc": round(float(roc_auc_score(gold, columns[:, 1])), 3),
     }
     description = {
@@ -208,9 +212,11 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
         "threshold": f"best macro-F1 with at most 15% false alarms, on the author {author} left out",
         "cross_validation": figures,
     }
+    out.mkdir(parents=True, exist_ok=True)
     names = ("threshold", "unsure_from", "aims", "value_probability", "span_threshold")
     shutil.copyfile(complete / ADAPTERS, out / detector.ADAPTERS)
     stored = {
+        "base": BASE,
         "base_sha256": base,
         "adapters_sha256": hash_files(out, [detector.ADAPTERS])[detector.ADAPTERS],
         "default_sha256": hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name],
@@ -219,7 +225,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
         "model": {name: getattr(model, name) for name in names} | {"description": description},
     }
     text = json.dumps({"format": detector.FORMAT, **stored, "sha256": content_hash(stored)})
-    (out / detector.FILE.name).write_text(text + "\n")
+    (out / detector.FILE).write_text(text + "\n")
     return figures
 
 

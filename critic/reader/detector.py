@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from critic.reader.model import BASE, HINT, Reader, Reading
+from critic.reader.model import HINT, Reader, Reading
 from critic.reader.packing import Offsets
 from critic.runtime import apply_precision, calibration_requests
 from critic.support.alignment import Alignment, Floats
@@ -32,9 +32,14 @@ from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import PASSAGE_BREAK
 
 NAME = "thorough"
-FILE = Path(__file__).with_name("thorough.json")
-ADAPTERS = "thorough.safetensors"
+FOLDER = Path(__file__).parent
+FILE, ADAPTERS = "thorough.json", "thorough.safetensors"
 FORMAT = 1
+
+
+def find_folder(path: str) -> Path:
+    """Returns the folder of a fit."""
+    return Path(path).expanduser() if path else FOLDER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +47,8 @@ class Join:
     """The fitted numbers of `thorough.json`.
 
     Args:
-        base_sha256: The hash of the language model's weights.
+        base: The name of the language model.
+        base_sha256: The hash of its weights.
         adapters_sha256: The hash of its adapters.
         default_sha256: The hash of the file of `default`.
         response: a, b and c of a response.
@@ -50,6 +56,7 @@ class Join:
         model: The thresholds, figures and description, by their names in `WordModel`.
     """
 
+    base: str
     base_sha256: str
     adapters_sha256: str
     default_sha256: str
@@ -58,12 +65,16 @@ class Join:
     model: dict[str, Any]
 
     @classmethod
-    def read(cls, path: Path = FILE) -> "Join":
-        """Reads the file, and verifies its hash and that of the adapters beside it.
+    def read(cls, folder: str) -> "Join":
+        """Reads the file in a folder, and verifies its hash and that of the adapters.
+
+        Args:
+            folder: That of `python -m faithkit_workflows.fit_reader join`; empty for the one that comes with faithkit.
 
         Raises:
             UserError: A file was changed.
         """
+        path = find_folder(folder) / FILE
         stored = read_strict_json(path, hint=HINT)
         if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
             raise UserError("this is no detector file of this version", place=str(path), hint=HINT)
@@ -119,21 +130,20 @@ class ThoroughDetector(SupportDetector):
         """Loads the detector.
 
         Args:
-            path: No other fit is read: empty.
+            path: The folder of another fit; empty for the one that comes with faithkit.
             device: `cuda`, `cpu`, ...; None takes a GPU if there is one.
             precision: 32-true, bf16, int8 (CPU), or auto.
 
         Raises:
             UserError: A file or a model is not the original one.
         """
-        if path:
-            raise UserError(f"{NAME} takes no file", hint=f"name it as checkpoint={NAME}")
-        join = Join.read()
+        join, folder = Join.read(path), find_folder(path)
         default = SupportDetector.load(device=device, precision=precision, batch_tokens=batch_tokens)
         if hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name] != join.default_sha256:
             problem = "default.json is not the file that this detector was fitted with"
             raise UserError(problem, place=str(DEFAULT_FILE), hint=HINT)
-        reader = Reader.load(FILE.with_name(ADAPTERS), base_sha256=join.base_sha256, device=str(default.device))
+        base = {"base": join.base, "base_sha256": join.base_sha256}
+        reader = Reader.load(folder / ADAPTERS, **base, device=str(default.device))
         texts = [(one.knowledge, one.question, one.response) for one in calibration_requests()]
         reader.model = apply_precision(reader.model, precision, str(default.device), lambda: reader.read(texts))
         return cls(default, reader, join)
@@ -141,11 +151,11 @@ class ThoroughDetector(SupportDetector):
     @classmethod
     def describe(cls, path: str, role: str = CHECKPOINT) -> UsedModel:
         """Describes the detector for the record of where predictions come from."""
-        join = Join.read()
+        join = Join.read(path)
         description = join.model["description"]
         return UsedModel(
             role=role,
-            path=NAME,
+            path=f"{NAME}:{path}" if path else NAME,
             kind=NAME,
             weights=join.adapters_sha256[:32],
             threshold=f"{join.model['threshold']:.4g}, {description.get('threshold', 'as fitted')}",
@@ -153,7 +163,9 @@ class ThoroughDetector(SupportDetector):
         )
 
     def __repr__(self) -> str:
-        return f"ThoroughDetector({BASE!r}, threshold={self.model.threshold:.4g}, device={str(self.device)!r})"
+        return (
+            f"ThoroughDetector({self.join.base!r}, threshold={self.model.threshold:.4g}, device={str(self.device)!r})"
+        )
 
     def _weigh(self, texts: Sequence[tuple[str, str, str]], aligned: Sequence[Alignment]) -> list[tuple[float, Floats]]:
         read = self.reader.read([(self._shorten(*text), *text[1:]) for text in texts])

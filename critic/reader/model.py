@@ -52,7 +52,7 @@ class Reader:
         self.biases = torch.cat([heads["verdict.bias"], heads["token.bias"]]).float()
 
     @classmethod
-    def load(cls, adapters: Path, *, base_sha256: str, device: str) -> "Reader":
+    def load(cls, adapters: Path, *, base: str, base_sha256: str, device: str) -> "Reader":
         """Loads the base, and adds the adapters to its weights.
 
         Raises:
@@ -61,12 +61,12 @@ class Reader:
         import_transformers()
         from transformers import AutoModelForCausalLM
 
-        with loading(BASE) as source:
+        with loading(base) as source:
             if (found := hash_weights(source) or "no weights") != base_sha256:
                 problem = (
-                    f"the detector was fitted with other weights of {BASE}: {base_sha256[:12]}..., not {found[:12]}..."
+                    f"the detector was fitted with other weights of {base}: {base_sha256[:12]}..., not {found[:12]}..."
                 )
-                hint = f"delete the folder, and `python -m faithkit.weights fetch {BASE}` downloads it again"
+                hint = f"delete the folder, and `python -m faithkit.weights fetch {base}` downloads it again"
                 raise UserError(problem, place=source, hint=hint)
             model = load_model(AutoModelForCausalLM, source).model
             tokenizer = Tokenizer.from_file(str(Path(source) / "tokenizer.json"))
@@ -115,7 +115,7 @@ def add_adapters(model: nn.Module, tensors: Mapping[str, Tensor], place: str) ->
     for name in sorted({name.rpartition(".")[0] for name in tensors}):
         layer, a, b = layers.get(name), tensors.get(f"{name}.a"), tensors.get(f"{name}.b")
         if not isinstance(layer, nn.Linear) or a is None or b is None or a.ndim != 2 or b.ndim != 2:
-            raise UserError(f"{BASE} has no layer {shorten(name)} for these adapters", place=place, hint=HINT)
+            raise UserError(f"the base has no layer {shorten(name)} for these adapters", place=place, hint=HINT)
         if (len(b), a.shape[1]) != layer.weight.shape or len(a) != b.shape[1]:
             raise UserError(f"the adapters of {name} have another shape", place=place, hint=HINT)
         with torch.no_grad():

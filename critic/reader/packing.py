@@ -17,7 +17,7 @@ from torch import Tensor
 
 from data_modules.encoding.tokens import make_encodable
 
-START = "<|endoftext|>"  # the first token
+FIRST = 0  # the first token of a sequence: <|endoftext|> of smollm2
 TAIL = "\nTrue or false:"  # behind an answer; the verdict is read at its last token
 MAX_PACKED = 1024  # tokens of questions and answers in one sequence
 MAX_ANSWER = 400  # tokens of an answer that are read together; a longer one is read in parts
@@ -69,7 +69,7 @@ class Packer:
     """
 
     def __init__(self, tokenizer: Tokenizer):
-        self.tokenizer, self.start = tokenizer, tokenizer.token_to_id(START)
+        self.tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
@@ -84,7 +84,7 @@ class Packer:
         Args:
             answers: For each question, which may be empty, the numbers and texts of its answers.
         """
-        shared = [self.start, *self._encode(context).ids]
+        shared = [FIRST, *self._encode(context).ids]
         packs: list[Pack] = []
         groups: list[tuple[list[int], list[Piece]]] = []
         used = 0

@@ -98,21 +98,26 @@ class AdaptedLinear(HalfLinear):
 
 
 class TrainedReader(nn.Module):
-    """The base with new adapters and heads."""
+    """The base with new adapters and heads.
 
-    def __init__(self, *, seed: int, device: str):
+    Args:
+        base: The language model.
+        first_layer: The first layer with adapters.
+    """
+
+    def __init__(self, base: str = BASE, first_layer: int = FIRST_LAYER, *, seed: int, device: str):
         super().__init__()
         torch.manual_seed(seed)
         import_transformers()
         from transformers import AutoModelForCausalLM
 
-        with loading(BASE) as source:
+        with loading(base) as source:
             self.model: Any = load_model(AutoModelForCausalLM, source).model.requires_grad_(False)
             self.packer = Packer(Tokenizer.from_file(str(Path(source) / "tokenizer.json")))
         self.adapted: dict[str, AdaptedLinear] = {}
         for number, layer in enumerate(self.model.layers):
             for name, module in [(n, m) for n, m in layer.named_modules() if isinstance(m, nn.Linear)]:
-                made = AdaptedLinear(module) if number >= FIRST_LAYER else HalfLinear(module)
+                made = AdaptedLinear(module) if number >= first_layer else HalfLinear(module)
                 parent, _, last = name.rpartition(".")
                 setattr(layer.get_submodule(parent), last, made)
                 if isinstance(made, AdaptedLinear):
