@@ -255,7 +255,11 @@ def _is_equal(value: Value, other: Value) -> bool:
     most = 1.2 if len(_digits(value.amount)) < len(_digits(other.amount)) else 1.1
     if value.approximation == "below" and its <= mine <= most * its:
         return True
-    return _is_rounded(mine, its)
+    # A figure of at least two digits may be the exact one, rounded to its digits.
+    digits = len(_digits(mine))
+    if digits < 2 or not its:
+        return False
+    return float(f"{its:.{digits}g}") == float(f"{mine:.{digits}g}") and abs(mine - its) < 0.03 * abs(its)
 
 
 def _is_date_of(date: Parts, other: float | str | Parts) -> bool:
@@ -274,16 +278,6 @@ def _is_date_of(date: Parts, other: float | str | Parts) -> bool:
         return month in _SEASONS[str(parts[3])]
     is_month = isinstance(parts[0], int) and not any(parts[1:])
     return is_month and isinstance(month, int) and isinstance(day, int) and day >= 30 and parts[0] == month % 12 + 1
-
-
-def _is_rounded(value: float, exact: float) -> bool:
-    """Whether a figure of at least two digits is the exact one, rounded to its digits."""
-    digits = _digits(value)
-    if len(digits) < 2 or not exact:
-        return False
-    return float(f"{exact:.{len(digits)}g}") == float(f"{value:.{len(digits)}g}") and abs(value - exact) < 0.03 * abs(
-        exact
-    )
 
 
 def _digits(amount: float) -> str:
