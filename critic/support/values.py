@@ -86,7 +86,12 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     found = [pair for pair in pairs if pair is not None]
     parts = [pair.value for pair in found if not pair.is_unsupported]
     has_name = any(pair.is_unsupported and pair.value.kind == TITLE for pair in found)
-    spelled = _find_spelled_out(context, answer) if has_name else set()
+    spelled = set[int]()  # characters of names in the answer whose initials are an abbreviation of the context, as FLSA
+    if has_name:
+        short = set(re.findall(r"\b[A-Z]{2,6}(?=s?\b)", context))
+        for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
+            initials = "".join(re.findall(r"\b[A-Z]", run.group()))
+            spelled |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
     examples = find_examples(answer, [pair.value for pair in found], known)
     return [
         replace(pair, relation=COMPUTED)
@@ -144,16 +149,6 @@ def _compare(
     if not rivals and value.kind == DURATION and arithmetic.may_be_between(value):
         return None
     return Pair(value, DIFFERENT if rivals else ABSENT, closest, shares_head)
-
-
-def _find_spelled_out(context: str, answer: str) -> set[int]:
-    """Finds the characters of names in an answer whose initials are an abbreviation of the context, as FLSA."""
-    short = set(re.findall(r"\b[A-Z]{2,6}(?=s?\b)", context))
-    found: set[int] = set()
-    for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
-        initials = "".join(re.findall(r"\b[A-Z]", run.group()))
-        found |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
-    return found
 
 
 def _occurs(value: Value, text: str) -> bool:
