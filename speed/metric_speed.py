@@ -44,7 +44,7 @@ def main() -> None:
     gold, knowledge = [example.response for example in examples], [example.knowledge for example in examples]
     pairs, few = (responses[: options.pairs], gold[: options.pairs]), options.bert_pairs
     rows = [
-        compare(("BLEU", "sacrebleu"), sacrebleu_bleu, our_bleu, *pairs, options.rounds),
+        compare(("BLEU", "sacrebleu"), *load_bleu(), *pairs, options.rounds),
         compare(("ROUGE-1/2/L", "rouge-score"), *load_rouge(), *pairs, options.rounds),
         compare(("BERTScore, minilm", "bert-score"), *load_bert_score(), responses[:few], knowledge[:few], 1),
     ]
@@ -73,16 +73,19 @@ def compare(
     return [*names, f"{len(responses):,}", *median, ratio, f"{difference:.1e}"]
 
 
-def sacrebleu_bleu(responses: Texts, gold: Texts) -> Columns:
-    """Scores the corpus and every sentence with separate scorers, because their tokenizers cache."""
+def load_bleu() -> tuple[Side, Side]:
+    """Loads sacrebleu, with separate scorers of corpus and sentences, because their tokenizers cache; and ours."""
     sentence = BLEU(effective_order=True)
-    scores = [sentence.sentence_score(r, [g]).score for r, g in zip(responses, gold, strict=True)]
-    return {"corpus": [BLEU().corpus_score(responses, [gold]).score], "sentences": scores}
 
+    def score(responses: Texts, gold: Texts) -> Columns:
+        scores = [sentence.sentence_score(r, [g]).score for r, g in zip(responses, gold, strict=True)]
+        return {"corpus": [BLEU().corpus_score(responses, [gold]).score], "sentences": scores}
 
-def our_bleu(responses: Texts, gold: Texts) -> Columns:
-    counts = bleu_counts(responses, gold)
-    return {"corpus": bleu(counts.sum(axis=0, keepdims=True)), "sentences": bleu(counts, effective_order=True)}
+    def score_ours(responses: Texts, gold: Texts) -> Columns:
+        counts = bleu_counts(responses, gold)
+        return {"corpus": bleu(counts.sum(axis=0, keepdims=True)), "sentences": bleu(counts, effective_order=True)}
+
+    return score, score_ours
 
 
 def load_rouge() -> tuple[Side, Side]:

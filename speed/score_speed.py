@@ -73,17 +73,6 @@ class DetectorParser(BenchmarkParser):
         return options
 
 
-def export_formats(checkpoint: str, folder: Path) -> dict[str, tuple[str, str]]:
-    """Exports a detector as a user does; returns path and precision of each side, the first in fp32."""
-    require("onnx", "onnxscript", "onnxruntime", hint="pip install -e '.[onnx]'")
-    sides = {f"torch, {name}": (checkpoint, name) for name in PRECISIONS}
-    for name, precision in FORMATS.items():
-        path = str(folder / name)
-        run_process([sys.executable, "export.py", f"checkpoint={checkpoint}", f"output_dir={path}", f"format={name}"])
-        sides[f"onnxruntime, {precision}"] = (path, ONNX)
-    return sides
-
-
 def predict(detector: Any, examples: Sequence[Example]) -> Predictions:
     """Predicts examples; returns the predictions by id."""
     return {prediction.id: prediction for prediction in detector.predict_examples(examples)}
@@ -99,7 +88,12 @@ def main() -> None:
 
 def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
     """Times all ways to run a detector in turns, compares them, and writes the sections."""
-    exported = export_formats(checkpoint, folder)
+    require("onnx", "onnxscript", "onnxruntime", hint="pip install -e '.[onnx]'")
+    exported = {f"torch, {name}": (checkpoint, name) for name in PRECISIONS}  # the first in fp32
+    for name, precision in FORMATS.items():
+        path = str(folder / name)
+        run_process([sys.executable, "export.py", f"checkpoint={checkpoint}", f"output_dir={path}", f"format={name}"])
+        exported[f"onnxruntime, {precision}"] = (path, ONNX)
     detectors = {
         name: CLASSES[kind].load(path, device="cpu", precision=precision)
         for name, (path, precision) in exported.items()

@@ -46,7 +46,7 @@ from critic.support.values import Pair
 
 WORD_KINDS = (ANSWER, WORD, NAME, NUMBER, DATE, UNIT, NEGATION, QUANTIFIER, MODAL)
 VALUES = (WORD, NAME, NUMBER, DATE, UNIT)
-WORD_FEATURES = (
+FEATURES = (
     "closest word",
     "closest word of the matched sentence",
     "closest equal word",
@@ -74,11 +74,10 @@ WORD_FEATURES = (
     "other quantifier",
     "quantifier without counterpart",
     "other modal",
-)
-SENTENCE_FEATURES = ("match", "words in match", "words in context", "mean closeness", "least closeness", "words")
-FEATURES = (
-    *WORD_FEATURES,
-    *(f"sentence: {name}" for name in SENTENCE_FEATURES),
+    *(
+        f"sentence: {name}"
+        for name in ("match", "words in match", "words in context", "mean closeness", "least closeness", "words")
+    ),
     *(f"kind: {kind}" for kind in WORD_KINDS),
     *(f"{kind}: {name}" for name in ("absent", "elsewhere", "margin", "closest word") for kind in VALUES),
     "length of the response",
@@ -167,7 +166,7 @@ class Match:
         first: Place of the first word of the matched sentence in the context.
         end: After its last word.
         number: The number of the matched sentence.
-        features: SENTENCE_FEATURES.
+        features: ("match", "words in match", "words in context", "mean closeness", "least closeness", "words").
         is_negated: The sentence of the response has a negation.
         norms: The normal forms in the matched sentence, by kind.
     """
@@ -221,7 +220,13 @@ class Alignment:
         self.distance = _positions(response.words, sentence_ends=False)
         numbers = sorted({word.sentence for word in response.words})
         self.matches = {number: self._match(number) for number in numbers}
-        self.pair_of = _find_pairs(response.words, pairs)
+        ends = [word.end for word in response.words]
+        self.pair_of = dict[int, Pair]()  # of each word that is part of a compared value, the first such pair
+        for pair in pairs:
+            place = bisect_right(ends, pair.value.start)
+            while place < len(ends) and response.words[place].start < pair.value.end:
+                self.pair_of.setdefault(place, pair)
+                place += 1
         self.places = [place for place, word in enumerate(response.words) if word.kind != STOP]
         self.length = math.log1p(len(self.places))
         rows = [self._word_features(place) for place in self.places]
@@ -394,14 +399,3 @@ def _positions(words: Sequence[Word], *, sentence_ends: bool) -> Floats:
         for place in range(1, len(words)):
             steps[place] += SENTENCE * (words[place].sentence != words[place - 1].sentence)
     return np.cumsum(steps)
-
-
-def _find_pairs(words: Sequence[Word], pairs: Sequence[Pair]) -> dict[int, Pair]:
-    """Finds for each word that is part of a compared value the first such pair."""
-    ends, found = [word.end for word in words], dict[int, Pair]()
-    for pair in pairs:
-        place = bisect_right(ends, pair.value.start)
-        while place < len(words) and words[place].start < pair.value.end:
-            found.setdefault(place, pair)
-            place += 1
-    return found

@@ -142,14 +142,21 @@ class Arithmetic:
     def gives(self, value: Value) -> bool:
         """Whether a value is inside a range of the context, or the result of one step."""
         if isinstance(value.amount, tuple):
-            return any(_has_parts(other, value.amount) for other in self._dates())
+            for other in self._dates():  # it may lack parts, but must share one and contradict none
+                pairs = [(part, its) for part, its in zip(value.amount, other, strict=True) if part is not None]
+                if any(part == its for part, its in pairs) and all(its in (part, None) for part, its in pairs):
+                    return True
+            return False
         amount = base_amount(value)
         if amount is None or value.is_unit:
             return False
         if self._is_inside_range(value):
             return True
-        if not value.is_ordinal and any(_is_limit(other, amount) for other in self.given if other.unit == value.unit):
-            return True
+        limits = [] if value.is_ordinal else [one for one in self.given if one.kind == PLAIN and one.unit == value.unit]
+        for limit in limits:  # 15 is the last whole number "under 16"
+            step = {"below": 1, "above": -1}.get(limit.approximation)
+            if step is not None and limit.amount == amount + step:
+                return True
         if value.is_ordinal:  # the seventh week, after six
             return any(
                 other.kind == DURATION and other.name in value.noun and first_number(other.text) == amount - 1
@@ -335,19 +342,6 @@ class Arithmetic:
                 except ValueError:  # 31 April
                     continue
                 yield from (days * DAY_MINUTES, (days + 1) * DAY_MINUTES)
-
-
-def _is_limit(limit: Value, amount: float) -> bool:
-    """Whether a whole number is the last one below a limit, or the first one above it, as 15 "under 16"."""
-    step = {"below": 1, "above": -1}.get(limit.approximation)
-    return step is not None and limit.kind == PLAIN and limit.amount == amount + step
-
-
-def _has_parts(found: Parts, wanted: Parts) -> bool:
-    """Whether a date that was computed has one part of another, and contradicts none."""
-    return all(part is None or its in (part, None) for part, its in zip(wanted, found, strict=True)) and any(
-        part is not None and part == its for part, its in zip(wanted, found, strict=True)
-    )
 
 
 def is_total(value: Value, parts: Sequence[Value]) -> bool:

@@ -37,7 +37,6 @@ from critic.support.normal_forms import (
 from critic.support.normal_forms import (
     NAME as NAME_KIND,
 )
-from critic.support.values import Pair
 from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import WEIGHTS, ContextCache, WordEncoder, encode_and_align, load_bert
 from faithkit import arguments
@@ -283,25 +282,21 @@ def find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) ->
     places = [alignment.places[n] for n in inside]
     for pair in map(alignment.pair_of.get, places):
         if pair is not None and pair.is_unsupported:
-            type_ = _type_of_value(pair)
-            if pair.closest is None:
+            value, closest = pair.value, pair.closest
+            is_same_number = closest is not None and first_number(closest.text) == first_number(value.text) is not None
+            kind = UNIT if value.is_unit or (is_same_number and value.unit) else value.kind
+            # The relation is unknown if the closest value may be of something else.
+            relation = ADDITION if closest is None else CONTRADICTION if pair.shares_head else None
+            type_: SpanType = {"relation": relation, "element": span_type(LABEL_SET, kind)["element"]}
+            if closest is None:
                 first = alignment.matches[words[places[0]].sentence].first
                 return _quote(alignment, "not in the context", first), type_
             says = "the context says" if pair.shares_head else "not in the context, which says"
-            start, end = sentence_at(alignment.knowledge, pair.closest.start)
-            reason = f"{says} {pair.closest.text}"
+            start, end = sentence_at(alignment.knowledge, closest.start)
+            reason = f"{says} {closest.text}"
             return Evidence(text=alignment.knowledge[start:end], start=start, end=end, reason=reason), type_
     reason, first, type_ = _explain(alignment, places[int(np.argmax(logits[inside]))])
     return _quote(alignment, reason, first), type_
-
-
-def _type_of_value(pair: Pair) -> SpanType:
-    """Returns the type of a wrong value: the relation is unknown if the closest value may be of something else."""
-    value, closest = pair.value, pair.closest
-    is_same_number = closest is not None and first_number(closest.text) == first_number(value.text) is not None
-    kind = UNIT if value.is_unit or (is_same_number and value.unit) else value.kind
-    relation = ADDITION if closest is None else CONTRADICTION if pair.shares_head else None
-    return {"relation": relation, "element": span_type(LABEL_SET, kind)["element"]}
 
 
 def _quote(alignment: Alignment, reason: str, first: int) -> Evidence:

@@ -14,7 +14,7 @@
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -117,16 +117,6 @@ class Word:
 def read_words(text: str) -> list[Word]:
     """Splits a text into words; compound numbers and times of day become one word."""
     words: list[Word] = []
-    for word in _single_words(text):
-        joined = _join(words[-1], word, text) if words else None
-        if joined:
-            words[-1] = joined
-        else:
-            words.append(word)
-    return words
-
-
-def _single_words(text: str) -> Iterator[Word]:
     sentence_starts = [found.end() for found in SENTENCE_END.finditer(text)]
     sentence, is_first, end, after_number = 0, True, 0, False
     for found in _TOKEN.finditer(text):
@@ -137,9 +127,14 @@ def _single_words(text: str) -> Iterator[Word]:
         end = found.end()
         lower = found.group().lower().replace("’", "'").replace("per cent", "percent")
         kind, norm = _classify(found.group(), lower, is_first, after_number and len(before) <= 1, behind)
-        after_break = not _BREAKS.isdisjoint(before)
-        yield Word(found.start(), end, lower, norm, kind, sentence, after_break)
         is_first, after_number = False, kind == NUMBER
+        word = Word(found.start(), end, lower, norm, kind, sentence, after_break=not _BREAKS.isdisjoint(before))
+        joined = _join(words[-1], word, text) if words else None
+        if joined:
+            words[-1] = joined
+        else:
+            words.append(word)
+    return words
 
 
 def _classify(token: str, lower: str, is_first: bool, after_number: bool, behind: str) -> tuple[str, str]:
@@ -193,7 +188,11 @@ def _join(last: Word, word: Word, text: str) -> Word | None:
     if word.lower in ("st", "nd", "rd", "th") and not gap:
         return replace(last, end=word.end)
     if word.lower in ("am", "pm"):
-        return _time_of_day(last, word)
+        hour, _, minutes = last.norm.replace(".", ":").partition(":")
+        if not hour.isdigit() or int(hour) > 12:
+            return None
+        value = int(hour) % 12 + (12 if word.lower == "pm" else 0)
+        return replace(last, end=word.end, norm=f"{value:02}:{minutes.ljust(2, '0')}")
     first, second = parse_number(last.norm), parse_number(word.norm)
     if word.lower == "one" and gap == "-" and last.lower in _NUMBERS and first is not None and first >= 20:
         return replace(last, end=word.end, norm=f"{first + 1:g}", lower=word.lower)  # forty-one
@@ -204,14 +203,6 @@ def _join(last: Word, word: Word, text: str) -> Word | None:
     if last.lower in _NUMBERS and word.lower in _NUMBERS and first >= 20 and first % 10 == 0 and second < 10:
         return replace(last, end=word.end, norm=f"{first + second:g}", lower=word.lower)
     return None
-
-
-def _time_of_day(number: Word, half: Word) -> Word | None:
-    hour, _, minutes = number.norm.replace(".", ":").partition(":")
-    if not hour.isdigit() or int(hour) > 12:
-        return None
-    value = int(hour) % 12 + (12 if half.lower == "pm" else 0)
-    return replace(number, end=half.end, norm=f"{value:02}:{minutes.ljust(2, '0')}")
 
 
 def parse_number(norm: str) -> float | None:

@@ -86,7 +86,12 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     found = [pair for pair in pairs if pair is not None]
     parts = [pair.value for pair in found if not pair.is_unsupported]
     has_name = any(pair.is_unsupported and pair.value.kind == TITLE for pair in found)
-    spelled = _find_spelled_out(context, answer) if has_name else set()
+    spelled = set[int]()  # characters of names in the answer whose initials are an abbreviation of the context, as FLSA
+    if has_name:
+        short = set(re.findall(r"\b[A-Z]{2,6}(?=s?\b)", context))
+        for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
+            initials = "".join(re.findall(r"\b[A-Z]", run.group()))
+            spelled |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
     examples = find_examples(answer, [pair.value for pair in found], known)
     return [
         replace(pair, relation=COMPUTED)
@@ -144,16 +149,6 @@ def _compare(
     if not rivals and value.kind == DURATION and arithmetic.may_be_between(value):
         return None
     return Pair(value, DIFFERENT if rivals else ABSENT, closest, shares_head)
-
-
-def _find_spelled_out(context: str, answer: str) -> set[int]:
-    """Finds the characters of names in an answer whose initials are an abbreviation of the context, as FLSA."""
-    short = set(re.findall(r"\b[A-Z]{2,6}(?=s?\b)", context))
-    found: set[int] = set()
-    for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
-        initials = "".join(re.findall(r"\b[A-Z]", run.group()))
-        found |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
-    return found
 
 
 def _occurs(value: Value, text: str) -> bool:
@@ -255,7 +250,11 @@ def _is_equal(value: Value, other: Value) -> bool:
     most = 1.2 if len(_digits(value.amount)) < len(_digits(other.amount)) else 1.1
     if value.approximation == "below" and its <= mine <= most * its:
         return True
-    return _is_rounded(mine, its)
+    # A figure of at least two digits may be the exact one, rounded to its digits.
+    digits = len(_digits(mine))
+    if digits < 2 or not its:
+        return False
+    return float(f"{its:.{digits}g}") == float(f"{mine:.{digits}g}") and abs(mine - its) < 0.03 * abs(its)
 
 
 def _is_date_of(date: Parts, other: float | str | Parts) -> bool:
@@ -274,16 +273,6 @@ def _is_date_of(date: Parts, other: float | str | Parts) -> bool:
         return month in _SEASONS[str(parts[3])]
     is_month = isinstance(parts[0], int) and not any(parts[1:])
     return is_month and isinstance(month, int) and isinstance(day, int) and day >= 30 and parts[0] == month % 12 + 1
-
-
-def _is_rounded(value: float, exact: float) -> bool:
-    """Whether a figure of at least two digits is the exact one, rounded to its digits."""
-    digits = _digits(value)
-    if len(digits) < 2 or not exact:
-        return False
-    return float(f"{exact:.{len(digits)}g}") == float(f"{value:.{len(digits)}g}") and abs(value - exact) < 0.03 * abs(
-        exact
-    )
 
 
 def _digits(amount: float) -> str:

@@ -269,7 +269,8 @@ def fit(rows: Sequence[LabelledWords], *, seed: int = 0) -> Weights:
     word_labels = torch.tensor(np.concatenate([row.word_labels for row in rows]), dtype=torch.float32)
     labels = torch.tensor([row.label for row in rows], dtype=torch.float32)
     names, dataset = np.unique([row.dataset for row in rows], return_inverse=True)
-    weights = _row_weights(dataset, labels.numpy())
+    _, group, count = np.unique(2 * dataset + labels.numpy(), return_inverse=True, return_counts=True)
+    weights = torch.tensor(np.minimum(len(group) / len(count) / count[group], 8.0), dtype=torch.float32)
     of_responses = torch.tensor([unsupported(row.features) for row in rows], dtype=torch.float32)
     starts = np.concatenate([[0], np.cumsum([len(row.features) for row in rows])])
     network = _Network(len(FEATURES), len(names))
@@ -295,11 +296,6 @@ def fit(rows: Sequence[LabelledWords], *, seed: int = 0) -> Weights:
             optimizer.step()
             schedule.step()
     return network.to_fit(mean, scale)
-
-
-def _row_weights(dataset: NDArray[Any], labels: NDArray[Any]) -> Tensor:
-    _, group, count = np.unique(2 * dataset + labels, return_inverse=True, return_counts=True)
-    return torch.tensor(np.minimum(len(group) / len(count) / count[group], 8.0), dtype=torch.float32)
 
 
 class _Network(nn.Module):

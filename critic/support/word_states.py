@@ -147,24 +147,6 @@ def _stored_name(name: str) -> str:
     return f"embeddings.LayerNorm.{part}" if first == "norm" else f"embeddings.{EMBEDDINGS[part]}.weight"
 
 
-def choose_parts(tokenizer: Tokenizer, context: str, question: str, response: str) -> list[str]:
-    """Returns the parts of a context that share most tokens with question and response, in their order.
-
-    A context of at most `MAX_TOKENS` is not divided: it has no parts.
-    """
-    context = make_encodable([context])[0]
-    tokens, places = _tokenize(tokenizer, context)
-    if len(tokens) <= MAX_TOKENS:
-        return []
-    begins = [0, *(found.end() for found in SENTENCE_END.finditer(context))]
-    start = divide(len(tokens), np.searchsorted(places, begins), PART)
-    end = np.append(start[1:], len(tokens))
-    asked, _ = _tokenize(tokenizer, make_encodable([f"{question}\n{response}"])[0])
-    chosen = np.sort(rank_parts(asked, tokens, start, end, MAX_TOKENS // PART))
-    bounds = np.append(places, len(context))
-    return [context[bounds[start[part]] : bounds[end[part]]].strip() for part in chosen.tolist()]
-
-
 def _tokenize(tokenizer: Tokenizer, text: str) -> tuple[NDArray[np.int32], Ints]:
     """Returns the tokens of a text, and the first character of each."""
     ids, places = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -315,20 +297,27 @@ def join_encoded(parts: Sequence[Encoded]) -> Encoded:
 
 
 def choose_contexts(tokenizer: Tokenizer, context: str, question: str, response: str) -> list[str]:
-    """Returns what is encoded of a context, in one text or, of a long one, in several parts."""
-    parts = choose_parts(tokenizer, context, question, response) if len(context) > SHORT else []
-    return parts or [choose_passages(context, question, response)]
+    """Returns what is encoded of a context, in one text or, of a long one, in several parts.
 
-
-def choose_passages(context: str, question: str, response: str) -> str:
-    """Leaves out the passages, divided by empty lines, that are about something else than the response.
-
-    Such passages only add words that resemble a wrong one. Each sentence of the response keeps the passages that have
-    about as many of its and the question's content words as the one that has most.
+    A context of more than `MAX_TOKENS` is divided: the parts that share most tokens with question and response are
+    kept, in their order. Of another, the passages, divided by empty lines, that are about something else than the
+    response are left out: they only add words that resemble a wrong one. Each sentence of the response keeps the
+    passages that have about as many of its and the question's content words as the one that has most.
     """
+    if len(context) > SHORT:
+        clean = make_encodable([context])[0]
+        tokens, places = _tokenize(tokenizer, clean)
+        if len(tokens) > MAX_TOKENS:
+            begins = [0, *(found.end() for found in SENTENCE_END.finditer(clean))]
+            start = divide(len(tokens), np.searchsorted(places, begins), PART)
+            end = np.append(start[1:], len(tokens))
+            asked_tokens, _ = _tokenize(tokenizer, make_encodable([f"{question}\n{response}"])[0])
+            best = np.sort(rank_parts(asked_tokens, tokens, start, end, MAX_TOKENS // PART))
+            bounds = np.append(places, len(clean))
+            return [clean[bounds[start[part]] : bounds[end[part]]].strip() for part in best.tolist()]
     passages = list(dict.fromkeys(text for text in EMPTY_LINES.split(context) if text.strip()))
     if len(passages) <= 1:
-        return context
+        return [context]
     found = [_content_words(text) for text in passages]
     asked, sentences = _content_words(question), dict[int, set[str]]()
     for word in read_words(response):
@@ -338,7 +327,7 @@ def choose_passages(context: str, question: str, response: str) -> str:
     for words in sentences.values():
         shared = [len(words & one) / len(words) for one in found]
         chosen.update(place for place, share in enumerate(shared) if share >= max(shared) - SHARE_MARGIN)
-    return PASSAGE_BREAK.join(passages[place] for place in sorted(chosen)) if chosen else context
+    return [PASSAGE_BREAK.join(passages[place] for place in sorted(chosen)) if chosen else context]
 
 
 def _content_words(text: str) -> frozenset[str]:

@@ -41,20 +41,6 @@ RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
 
 
-def most_probable_type(logits: NDArray[np.float32], labels: Mapping[int, str]) -> str:
-    """Returns the type with the highest probability, summed over a span's tokens.
-
-    Args:
-        logits: [tokens, classes].
-        labels: Names of the classes; 0 is outside. A head with two classes has no types.
-    """
-    if logits.shape[1] == 2:
-        return UNTYPED
-    probabilities = np.exp(logits - logits.max(1, keepdims=True))
-    probabilities /= probabilities.sum(1, keepdims=True)
-    return str(labels[1 + int(probabilities[:, 1:].sum(0).argmax())])
-
-
 class Thresholds(TypedDict, total=False):
     """The probabilities that decide labels and spans; see `Tagger.predict`."""
 
@@ -344,7 +330,11 @@ class Tagger:
         spans: list[list[Span]] = [[] for _ in requests]
         for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
             tokens = slice(first, last + 1)
-            label = most_probable_type(logits[tokens], self.model.config.id2label)
+            label = UNTYPED
+            if logits.shape[1] > 2:  # the type with the highest probability, summed over the span's tokens
+                probabilities = np.exp(logits[tokens] - logits[tokens].max(1, keepdims=True))
+                probabilities /= probabilities.sum(1, keepdims=True)
+                label = str(self.model.config.id2label[1 + int(probabilities[:, 1:].sum(0).argmax())])
             response = int(answers.owner[first])
             spans[response].append(
                 Span(

@@ -82,9 +82,20 @@ class TaggerTask:
         rows, candidates = Batches(self._fitting_subsets(training), self.encoder), self._fitting_examples(training)
         annotated = [number for number, example in enumerate(candidates) if example.spans is not None]
         examples = [candidates[number] for number in annotated]
-        answers = compute_answers(training, tagger, rows, np.array(annotated, np.int64), examples)
+        num_shards = training.trainer.world_size  # each process computes one
+        bounds = np.linspace(0, len(examples), num_shards + 1).astype(int)
+
+        def compute_shards(shards: NDArray[np.int64]) -> list[Answers]:
+            found = []
+            for begin, end in ((bounds[shard], bounds[shard + 1]) for shard in shards):
+                numbers = np.array(annotated[begin:end], np.int64)
+                starts = range(0, len(numbers), RESPONSES_AT_ONCE)
+                columns = [rows.columns(numbers[start : start + RESPONSES_AT_ONCE]) for start in starts]
+                found.append(tagger.answers(examples[begin:end], columns))
+            return found
+
         tagger.calibration, fit = fit_calibration(
-            answers,
+            Answers.join(training.divide_work(num_shards, compute_shards)),
             examples,
             options.threshold_aim,
             use_evidence=options.evidence,
@@ -138,31 +149,3 @@ class TaggerTask:
         """Writes the predictions, and compares them with the labels."""
         parts = "training and validation" if self.options.token_support else "validation"
         return report_detector(training, tests, fitted_on=self._fitting_examples(training), parts=parts)
-
-
-def compute_answers(
-    training: FinishedTraining[DataModule],
-    tagger: Tagger,
-    rows: Batches,
-    numbers: NDArray[np.int64],
-    examples: list[Example],
-) -> Answers:
-    """Computes log-odds and features of the answers of these rows; each process computes one shard.
-
-    Args:
-        examples: The examples of these rows.
-    """
-    num_shards = training.trainer.world_size
-    bounds = np.linspace(0, len(numbers), num_shards + 1).astype(int)
-
-    def compute_shards(shards: NDArray[np.int64]) -> list[Answers]:
-        found = []
-        for shard in (slice(bounds[number], bounds[number + 1]) for number in shards):
-            chunks = [
-                numbers[shard][begin : begin + RESPONSES_AT_ONCE]
-                for begin in range(0, len(numbers[shard]), RESPONSES_AT_ONCE)
-            ]
-            found.append(tagger.answers(examples[shard], [rows.columns(chunk) for chunk in chunks]))
-        return found
-
-    return Answers.join(training.divide_work(num_shards, compute_shards))

@@ -123,18 +123,17 @@ class CmuDog(ConversationSource):
                     if not isinstance(index, int) or isinstance(index, bool):
                         raise BadRow(f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}")
                     sections = {name: value for name, value in row.values.items() if name.isdecimal()}
-                    documents[index] = {name: section_text(value) for name, value in sections.items()}
+                    for name, value in sections.items():
+                        if isinstance(value, Mapping):  # the first section is a table
+                            cells = (f"{check_text(key, 'name')}: {_cell(key, value[key])}" for key in sorted(value))
+                            sections[name] = " ".join(cells)
+                        else:
+                            sections[name] = check_text(value, "section", empty_ok=True)
+                    documents[index] = sections
                 except BadRow as error:
                     error.hint = "fetch the file again"
                     bad.append((row.file, row.line, error, row.values))
         return documents, bad
-
-
-def section_text(section: object) -> str:
-    """Writes a section as one text; the first one is a table: its fields become `name: value`, sorted by name."""
-    if not isinstance(section, Mapping):
-        return check_text(section, "section", empty_ok=True)
-    return " ".join(f"{check_text(name, 'name')}: {_cell(name, section[name])}" for name in sorted(section))
 
 
 def _cell(name: str, value: object) -> str:

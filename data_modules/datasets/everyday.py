@@ -19,9 +19,8 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 FOLDER = Path(__file__).parents[1] / "everyday_answers"
 TRAIN, VALIDATION = ("fitting", "fitting_2", "other_forms", "values"), "development"
-TESTS = ("test", "test_2")
 FILES = {"train": [f"{name}.jsonl" for name in TRAIN], "validation": [f"{VALIDATION}.jsonl"]} | {
-    name: [f"{name}.jsonl"] for name in TESTS
+    name: [f"{name}.jsonl"] for name in ("test", "test_2")
 }
 LAYOUT = {"everyday answers": ("id", "group", "style", "knowledge", "response", "label", "error", "spans")}
 ERRORS = ("number", "unit", "date", "entity", "role", "negation", "contradiction", "addition")

@@ -50,15 +50,13 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 MAX_LISTED = 12  # columns in an error
 TEXT_FILES = (".csv", ".tsv", ".txt")  # their cells are texts, lists too
 PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # beginnings of a list of passages that Python, and so pandas, wrote as text
-HALLUCINATED_WORDS = (
-    *("hallucinated", "hallucination", "hallucinating", "unsupported", "not supported", "unfaithful", "not faithful"),
-    *("ungrounded", "not grounded", "unattributable", "not attributable", "inconsistent"),
-)
-FAITHFUL_WORDS = (
-    *("faithful", "not hallucinated", "non hallucinated", "no hallucination", "supported", "grounded"),
-    *("attributable", "consistent"),
-)
-WORDS = {**dict.fromkeys(HALLUCINATED_WORDS, HALLUCINATED), **dict.fromkeys(FAITHFUL_WORDS, FAITHFUL)}
+WORDS = {
+    **dict.fromkeys(("hallucinated", "hallucination", "hallucinating", "unsupported", "not supported"), HALLUCINATED),
+    **dict.fromkeys(("unfaithful", "not faithful", "ungrounded", "not grounded", "unattributable"), HALLUCINATED),
+    **dict.fromkeys(("not attributable", "inconsistent"), HALLUCINATED),
+    **dict.fromkeys(("faithful", "not hallucinated", "non hallucinated", "no hallucination"), FAITHFUL),
+    **dict.fromkeys(("supported", "grounded", "attributable", "consistent"), FAITHFUL),
+}
 TRUE, FALSE = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n")
 MAX_VALUES = 6  # labels in an error
 LEFT_OUT = "left_out"

@@ -49,13 +49,8 @@ def word(random: Random01, split: str) -> str:
     """Draws an invented name that belongs to `split` alone."""
     residues = _RESIDUES[split]
     number = int(random() * (NUM_NAMES // _CYCLE)) * _CYCLE + pick(random, residues)
-    return spell(number)
-
-
-def spell(number: int) -> str:
-    """Spells the name of a number from 0 to NUM_NAMES - 1; different numbers give different names."""
-    rest = number * _STRIDE % NUM_NAMES
-    rest, onset = divmod(rest, len(_ONSETS))
+    # Different numbers give different names.
+    rest, onset = divmod(number * _STRIDE % NUM_NAMES, len(_ONSETS))
     rest, vowel = divmod(rest, len(_VOWELS))
     end, consonant = divmod(rest, len(_CONSONANTS))
     return _ONSETS[onset] + _VOWELS[vowel] + _CONSONANTS[consonant] + _ENDS[end]

@@ -182,32 +182,30 @@ def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder)
         texts.append(example.response if may_name else "")
     found = zip(texts, find(texts), strict=True)
     mentions = [[made for entity in entities if (made := mention(text, entity))] for text, entities in found]
-    rows = zip(examples, mentions, stated, strict=True)
-    return [_swaps(example, named, words, pool, num, seed) for example, named, words in rows]
-
-
-def _swaps(
-    example: Example, mentions: Sequence[Mention], stated: set[str], pool: Pool, num: int, seed: int
-) -> list[str]:
-    random = Random(f"{seed}:{example.id}")
-    own_words = _spaced_words(example.knowledge) + _spaced_words(example.response)
-    first = {mention.text: mention for mention in reversed(mentions) if mention.slot in pool}  # of equal texts
-    replaceable = sorted(one for one in first.values() if not stated.isdisjoint(unicode_content_words(one.text)))
-    swaps: dict[str, None] = {}
-    for _ in range(2 * num):
-        if not replaceable or len(swaps) == num:
-            break
-        chosen = random.sample(replaceable, random.randint(1, len(replaceable)))
-        replacements: dict[str, str] = {}
-        for replaced in chosen:
-            for _ in range(24):
-                other = random.choice(pool[replaced.slot])
-                if are_distinct(replaced.text, other, replaced.slot.label) and _spaced_words(other) not in own_words:
-                    replacements[replaced.text] = other.lower() if replaced.text.islower() else other
-                    break
-        if replacements:
-            swaps[_replace(example.response, replacements)] = None
-    return list(swaps)
+    made_texts = []
+    for example, named, known_words in zip(examples, mentions, stated, strict=True):
+        random = Random(f"{seed}:{example.id}")
+        own_words = _spaced_words(example.knowledge) + _spaced_words(example.response)
+        first = {mention.text: mention for mention in reversed(named) if mention.slot in pool}  # of equal texts
+        replaceable = sorted(
+            one for one in first.values() if not known_words.isdisjoint(unicode_content_words(one.text))
+        )
+        swaps: dict[str, None] = {}
+        for _ in range(2 * num):
+            if not replaceable or len(swaps) == num:
+                break
+            replacements: dict[str, str] = {}
+            for replaced in random.sample(replaceable, random.randint(1, len(replaceable))):
+                for _ in range(24):
+                    other = random.choice(pool[replaced.slot])
+                    is_new = _spaced_words(other) not in own_words
+                    if is_new and are_distinct(replaced.text, other, replaced.slot.label):
+                        replacements[replaced.text] = other.lower() if replaced.text.islower() else other
+                        break
+            if replacements:
+                swaps[_replace(example.response, replacements)] = None
+        made_texts.append(list(swaps))
+    return made_texts
 
 
 def _spaced_words(text: str) -> str:

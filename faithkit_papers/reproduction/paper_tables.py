@@ -112,7 +112,7 @@ class Part:
         step: The step of all results.
         before: Another step; each cell is the result of `step` minus the result of this one.
         rows: Other rows than the published ones: those of the steps of this name, or a list.
-        compute: A function of COMPUTATIONS, which changes the rows.
+        compute: A computation of `compute_rows`, which changes the rows.
         digits: The decimal digits; by default those of the published column.
         unpublished: Keeps cells without a published figure, with this remark.
         differs: What all these figures have otherwise than the paper's.
@@ -292,8 +292,7 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
     elif part.rows is not None:
         rows = part.rows
     if part.compute:
-        check_names("computation", [part.compute], COMPUTATIONS, place)
-        rows = COMPUTATIONS[part.compute](published, rows)
+        rows = compute_rows(part.compute, published, rows, place)
     for row in rows:
         if not Fields(row, part.fields, place).match(part.where):
             continue
@@ -386,30 +385,20 @@ def all_steps(results: Iterable[Table | Figure]) -> list[Step]:
     return list({step.name: step for result in results for step in steps_of(result)}.values())
 
 
-def compute_rates(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Adds the rates that follow from RAGTruth's counts, which can be compared for a part of the corpus too."""
-    sources = {row["task"]: row["sources"] for row in paper_table("ragtruth_basic").rows}
-    sources["Summary"] = sum(number for task, number in sources.items() if task.startswith("Summary"))
-    # Each model answers every source once.
-    return [{**row, "rate": round(100 * row["hallucinated"] / sources[row["task"]], 1)} for row in rows]
-
-
-def pair_with_models(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Makes a row for each detector of RAGTruth's Table 5 and each model that wrote responses."""
-    models = dict.fromkeys(row["model"] for row in paper_table("ragtruth_models").rows)
-    detectors = dict.fromkeys(row["system"] for row in published)
-    return [{"system": detector, "model": model} for detector in detectors for model in models]
-
-
-def place_figures(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Adds the figures of T5-InfoNCE to its row in FaithDial's grid: the text gives them without training data."""
+def compute_rows(computation: str, published: Sequence[Row], rows: Sequence[Row], place: str) -> list[Row]:
+    """Changes the rows of a table by a named computation."""
+    rates, by_model = "ragtruth_rates", "ragtruth_detectors_by_model"
+    check_names("computation", [computation], (rates, by_model, "faithdial_grid"), place)
+    if computation == rates:  # they follow from RAGTruth's counts, and can be compared for a part of the corpus too
+        sources = {row["task"]: row["sources"] for row in paper_table("ragtruth_basic").rows}
+        sources["Summary"] = sum(number for task, number in sources.items() if task.startswith("Summary"))
+        # Each model answers every source once.
+        return [{**row, "rate": round(100 * row["hallucinated"] / sources[row["task"]], 1)} for row in rows]
+    if computation == by_model:  # a row for each detector of RAGTruth's Table 5 and each model that wrote responses
+        models = dict.fromkeys(row["model"] for row in paper_table("ragtruth_models").rows)
+        detectors = dict.fromkeys(row["system"] for row in published)
+        return [{"system": detector, "model": model} for detector in detectors for model in models]
+    # FaithDial's text gives the figures of T5-InfoNCE without training data; they belong to its row in the grid.
     printed = {row["metric"]: row["value"] for row in published if row["trained_on"] is None}
     of = ("FaithDial", "T5-InfoNCE")
     return [{**row, **(printed if (row["trained_on"], row["system"]) == of else {})} for row in rows]
-
-
-COMPUTATIONS: Mapping[str, Callable[[Sequence[Row], Sequence[Row]], list[Row]]] = {
-    "ragtruth_rates": compute_rates,
-    "ragtruth_detectors_by_model": pair_with_models,
-    "faithdial_grid": place_figures,
-}

@@ -81,16 +81,6 @@ class Contrast:
     candidates: Tensor
 
 
-def block_diagonal_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
-    """Makes the additive mask under which a token attends back to its candidate's beginning [rows, 1, width, width].
-
-    Args:
-        owner: Number of each token's candidate [rows, width]; padding has one too, so that no row of the mask is empty.
-    """
-    seen = (owner[:, :, None] == owner[:, None, :]).tril()
-    return torch.zeros(seen.shape, dtype=dtype, device=owner.device).masked_fill_(~seen, -torch.inf)[:, None]
-
-
 @contextmanager
 def last_states(model: Any) -> Iterator[list[Tensor]]:
     """Records the decoder's last hidden states after its final norm [rows, width, size].
@@ -216,12 +206,17 @@ class InfoNce(Objective):
         decoder = model.get_decoder()
         with at_places(model.get_output_embeddings(), batch["candidate_target_at"]), last_states(model) as seen:
             if "candidate_owner" in batch:
+                # A token attends back to its candidate's beginning; padding has a number too, so no row is empty.
+                owner = batch["candidate_owner"]
+                visible = (owner[:, :, None] == owner[:, None, :]).tril()
+                mask = torch.zeros(visible.shape, dtype=model.dtype, device=owner.device)
+                mask = mask.masked_fill_(~visible, -torch.inf)[:, None]
                 with at_positions(decoder, batch["candidate_places"]):
                     output = model(
                         input_ids=batch["input_ids"],
                         attention_mask=batch["attention_mask"],
                         decoder_input_ids=batch["candidate_ids"],
-                        decoder_attention_mask=block_diagonal_bias(batch["candidate_owner"], model.dtype),
+                        decoder_attention_mask=mask,
                         use_cache=False,
                     )
             else:

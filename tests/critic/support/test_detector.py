@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from critic.support.alignment import FEATURES, Alignment, Encoded
 from critic.support.detector import FILE, SupportDetector, hash_weights, load_encoder
 from critic.support.normal_forms import read_words
 from critic.support.word_model import WordModel, fit, label_words
-from critic.support.word_states import ContextCache, choose_contexts, choose_passages
+from critic.support.word_states import ContextCache, choose_contexts
 from data_modules.datasets.pairs import read_pairs
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, join_passages
@@ -96,10 +97,11 @@ def test_a_context_that_is_kept_gives_the_same_and_the_cache_is_bounded(
 def test_passages_about_something_else_are_left_out(detector: SupportDetector) -> None:
     museum, lions = "The museum opens at ten. Tickets cost 12 euros.", "Lions sleep for twenty hours a day."
     joined = join_passages([lions, museum, lions])
-    assert choose_passages(joined, "When?", "The museum opens at nine.") == museum
-    both = choose_passages(joined, "", "The museum opens at nine. Lions sleep all day.")
-    assert both == choose_passages(joined, "", "Entirely different words.") == join_passages([lions, museum])
-    assert choose_passages(museum, "", "Lions sleep.") == museum
+    choose = partial(choose_contexts, detector.encoder.tokenizer)
+    assert choose(joined, "When?", "The museum opens at nine.") == [museum]
+    both = choose(joined, "", "The museum opens at nine. Lions sleep all day.")
+    assert both == choose(joined, "", "Entirely different words.") == [join_passages([lions, museum])]
+    assert choose(museum, "", "Lions sleep.") == [museum]
     alone, among = (detector.predict(context, "The museum opens at ten.") for context in ([museum], [lions, museum]))
     assert not isinstance(alone, list) and not isinstance(among, list) and alone.label == among.label
     assert detector.predict([lions, museum, lions], "It opens.") == detector.predict(joined, "It opens.")
