@@ -24,7 +24,7 @@ from critic.support.alignment import Alignment, Floats
 from critic.support.detector import FILE as DEFAULT_FILE
 from critic.support.detector import SupportDetector, find_seen
 from critic.support.word_model import AIMS, content_hash
-from critic.support.word_states import SHORT, choose_parts
+from critic.support.word_states import SHORT
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import hash_files
 from faithkit.files.jsonl import read_strict_json
@@ -168,17 +168,17 @@ class ThoroughDetector(SupportDetector):
         )
 
     def _weigh(self, texts: Sequence[tuple[str, str, str]], aligned: Sequence[Alignment]) -> list[tuple[float, Floats]]:
-        read = self.reader.read([(self._shorten(*text), *text[1:]) for text in texts])
+        # Of a long context the reader has the parts that `default` has.
+        contexts = [
+            PASSAGE_BREAK.join(alignment.parts) if len(context) > SHORT else context
+            for (context, _, _), alignment in zip(texts, aligned, strict=True)
+        ]
+        read = self.reader.read([(context, *text[1:]) for context, text in zip(contexts, texts, strict=True)])
         joined = []
         for alignment, reading, (odds, logits) in zip(aligned, read, super()._weigh(texts, aligned), strict=True):
             of_words = word_odds(alignment, reading.tokens, reading.offsets)
             joined.append((self.join.join_responses(odds, reading), self.join.join_words(logits, of_words)))
         return joined
-
-    def _shorten(self, context: str, question: str, response: str) -> str:
-        """Returns a context, or of a long one the parts that `default` reads too."""
-        parts = choose_parts(self.encoder.tokenizer, context, question, response) if len(context) > SHORT else []
-        return PASSAGE_BREAK.join(parts) or context
 
 
 def word_odds(alignment: Alignment, tokens: Sequence[float], offsets: Offsets) -> Floats:
