@@ -27,8 +27,6 @@ from faithkit.files.model_folder import (
     read_stored,
 )
 from faithkit.files.run_folder import RunFolder, run_lock
-from faithkit.languages import ANY
-from faithkit.provenance.used_model import trained_languages
 from faithkit.records import HALLUCINATED
 from faithkit.training.export import TOLERANCE, Card, Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
@@ -37,7 +35,7 @@ from faithkit.weights.resolve import loading
 LIMITS = (
     "It compares a response with the given source and has no world knowledge: a true statement that is missing "
     "from the source counts as hallucinated.",
-    "{languages}; scores on other languages, code or tables are not reliable.",
+    "Scores on other kinds of text than the training data, such as code or tables, are not reliable.",
     "The probability is calibrated on the validation data named above. Recalibrate it for other data.",
     "A score supports a human decision; it does not judge a person or a whole system.",
 )
@@ -236,11 +234,6 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
 def card_of(sidecar: Sidecar) -> Card:
     """Returns the texts for a detector of this kind."""
     layout, thresholds, head = sidecar.layout, sidecar.thresholds, sidecar.thresholds.get(HEAD)
-    codes = trained_languages(sidecar.origin)
-    trained_on = (
-        "The languages of its training data are not recorded" if ANY in codes else f"Trained on {', '.join(codes)}"
-    )
-    limits = [limit.format(languages=trained_on) for limit in LIMITS]
     if sidecar.kind == CRITIC:
         return Card(
             title="A hallucination critic",
@@ -248,7 +241,7 @@ def card_of(sidecar: Sidecar) -> Card:
             "that the response contains something that the source does not support.",
             usage=EVIDENCE_USAGE.format(**thresholds) if EVIDENCE in thresholds else _critic_usage(layout, thresholds),
             pipeline=None if EVIDENCE in thresholds else "text-classification",
-            limits=limits,
+            limits=LIMITS,
             thresholds=f"A response is labelled hallucinated from {thresholds['threshold']:.4f} on. Threshold (for "
             f"{thresholds['aim']}) and temperature were fitted on validation."
             + (" The head scales its log-odds by {:.4f} and adds {:.4f} for them.".format(*head) if head else ""),
@@ -264,7 +257,7 @@ def card_of(sidecar: Sidecar) -> Card:
             more=weighs if thresholds["token_weights"] else "",
         ),
         pipeline="token-classification",
-        limits=limits,
+        limits=LIMITS,
         thresholds=f"Characters are marked from {thresholds['char_threshold']:.4f} on, spans with at most "
         f"{thresholds['merge_gap']} characters between them are merged and spans of fewer than "
         f"{thresholds['min_length']} dropped. A hallucinated response without a span has its most probable word "

@@ -25,7 +25,7 @@ EXAMPLES = compared_examples(
 )
 LIMITS = (
     "It was trained to answer from the given knowledge; information from elsewhere in its answers may be false.",
-    "Trained on English dialogues of a few turns.",
+    "Trained on dialogues of a few turns.",
     "Faithfulness to a source is not proof of truth: a wrong source gives wrong answers.",
 )
 USAGE = """```python

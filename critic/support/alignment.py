@@ -166,7 +166,7 @@ class Match:
         first: Place of the first word of the matched sentence in the context.
         end: After its last word.
         number: The number of the matched sentence.
-        features: ("match", "words in match", "words in context", "mean closeness", "least closeness", "words").
+        features: Those of FEATURES that begin with "sentence: ", in their order.
         is_negated: The sentence of the response has a negation.
         norms: The normal forms in the matched sentence, by kind.
     """

@@ -86,7 +86,7 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     found = [pair for pair in pairs if pair is not None]
     parts = [pair.value for pair in found if not pair.is_unsupported]
     has_name = any(pair.is_unsupported and pair.value.kind == TITLE for pair in found)
-    spelled = set[int]()  # characters of names in the answer whose initials are an abbreviation of the context, as FLSA
+    spelled = set[int]()  # the places of names in the answer that the context abbreviates to initials, such as FLSA
     if has_name:
         short = set(re.findall(r"\b[A-Z]{2,6}(?=s?\b)", context))
         for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):

@@ -251,9 +251,8 @@ def difference_from_zero(value: float, spread: Spread, num_groups: int) -> tuple
             p_value = max(p_value, min(1.0, 2.0 ** (1 - spread.num_differing)))
         return value - margin, value + margin, p_value
     agree = spread.error == 0
-    margin = (
-        2 * abs(value) * exact_interval(0, max(spread.num_defining if agree else 1, 1))[1]
-    )  # others may be opposite
+    num_agreeing = max(spread.num_defining, 1) if agree else 1
+    margin = 2 * abs(value) * exact_interval(0, num_agreeing)[1]  # as many groups may show the opposite
     p_value = min(1.0, 2.0 ** (1 - spread.num_defining)) if agree and value else 1.0
     return (value - margin, value, p_value) if value > 0 else (value, value + margin, p_value)
 

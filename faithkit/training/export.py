@@ -208,6 +208,10 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
     shown = [(name, metric) for name, metric in metrics.items() if name.split("/", 2)[-1] in SHOWN_METRICS]
     labels = ", ".join(f"{index} = {label}" for index, label in enumerate(sidecar.labels))
     started = f"`{weights}`" if (weights := weights_of(sidecar)) else "weights that were not recorded"
+    spoken = trained_languages(sidecar.origin)
+    language = f"Trained on texts in {', '.join(spoken)}; in other languages it is not reliable."
+    if ANY in spoken:
+        language = "The languages of its training data are not recorded; in other languages it is not reliable."
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
     licences = []
@@ -259,7 +263,7 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
         *([card.thresholds, ""] if card.thresholds else []),
         "## Limits",
         "",
-        *(f"- {limit}" for limit in card.limits),
+        *(f"- {limit}" for limit in (*card.limits, language)),
         "",
     ]
     return "\n".join(lines)

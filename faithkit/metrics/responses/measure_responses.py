@@ -183,7 +183,7 @@ def measure_responses(
     columns |= rouge(responses, gold)
     columns |= extractive_fragments(responses, knowledge)
     columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
-    # The better system falls back on the turns whose gold response does, and nowhere else.
+    # A good system says that it does not know only where the gold response does.
     columns["fallback"] = np.array([is_fallback(text) for text in responses], np.float64)
     unanswerable: NDArray[np.bool_] = np.array([is_fallback(text) for text in gold], bool)
     columns["fallback_unanswerable"] = np.where(unanswerable, columns["fallback"], np.nan)

@@ -52,22 +52,20 @@ class OfficialMetrics:
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> tuple[dict[str, Values], Q2Scores | None]:
         """Columns of each pair by name, and what Q2 asked."""
         lowered = [text.lower() for text in knowledge]
-        (
-            response_tokens,
-            knowledge_tokens,
-        ) = (  # of each side the tokens in lower case, without spaCy's stop words and punctuation
+        # Of each side the tokens in lower case, without spaCy's stop words and punctuation.
+        found, known = (
             [[token.text.lower() for token in tokens if not (token.is_stop or token.is_punct)] for tokens in side]
             for side in (map(_tokenizer(), responses), map(_tokenizer(), lowered))
         )
-        [shared] = count_shared_grams(response_tokens, knowledge_tokens)
+        [shared] = count_shared_grams(found, known)
         in_sentences = bleu(bleu_counts(responses, lowered), smooth_no_match=True)  # as sacrebleu 1.4 did
         columns = {"official_f1": shared.f1, "official_bleu": in_sentences}
         if self.bert_score is not None:
             columns["official_bertscore"] = self.bert_score.score(responses, lowered)
         if self.q2 is None:
             return columns, None
-        found = self.q2.score(responses, knowledge)
-        return columns | {"official_q2_f1": found.f1, "official_q2_nli": found.nli}, found
+        asked = self.q2.score(responses, knowledge)
+        return columns | {"official_q2_f1": asked.f1, "official_q2_nli": asked.nli}, asked
 
 
 @cache
