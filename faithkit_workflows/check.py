@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import DONE, FAILED, CommandParser, run_command
-from faithkit.detector import DEFAULT, DETECTORS, OTHER_DETECTORS
+from faithkit.detector import DEFAULT, DETECTORS, name_others
 from faithkit.errors import UserError, raise_problems
 from faithkit.languages import IGNORE, ON_LANGUAGE, WARN, find_other_language, languages_of, report_other_languages
 
@@ -170,7 +170,7 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
             if pair.closest is not None:
                 line += f"; the context has {pair.closest.text}{', near the same words' if pair.shares_head else ''}"
             print(f"  {escape_terminal(line, 300)}")
-    print(OTHER_DETECTORS)
+    print(name_others(options.checkpoint))
 
 
 def main(arguments: Sequence[str]) -> int:

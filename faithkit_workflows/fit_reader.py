@@ -1,7 +1,7 @@
 """Fits the detector `thorough`: trains its language model, and joins it with `default`.
 
-python -m faithkit_workflows.fit_reader train --out runs/left --without fitting --nli snli=DIR --nli conjnli=DIR
-python -m faithkit_workflows.fit_reader train --out runs/all --nli snli=DIR --nli conjnli=DIR
+python -m faithkit_workflows.fit_reader train --out runs/left --without fitting --nli snli=DIR
+python -m faithkit_workflows.fit_reader train --out runs/all --nli snli=DIR
 python -m faithkit_workflows.fit_reader join --left runs/left --all runs/all --out critic/reader
 
 `train` takes about 90 CPU-minutes; the same command goes on after an interruption. It reads sentences of the everyday
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ADAPTERS, STATE, ABOUT, LOG = "adapters.safetensors", "state.pt", "about.json", "losses.jsonl"
 SEED = 2
 CHANGED = 110  # contexts with changed sentences
-PREMISES = 600  # of natural language inference, in each dataset
+PREMISES = 900  # of natural language inference, in each dataset
 PREMISES_AT_ONCE = 8
 SENTENCES = 5  # of a context
 EASY_RATE, RATE, EPOCHS = 5e-4, 4e-4, 4
@@ -157,6 +157,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     from critic.support.word_states import encode_and_align
     from data_modules.encoding.encoder import question_text
     from faithkit.files.atomic import hash_files
+    from faithkit.provenance.used_model import DATASETS
     from faithkit.weights.resolve import hash_weights, resolve
 
     author = json.loads((left / ABOUT).read_text())["without"]
@@ -208,7 +209,10 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
         "reader_auroc": round(float(roc_auc_score(gold, columns[:, 1])), 3),
     }
     description = {
-        "fitted_on": [{"name": name, "rows": count, "licence": LICENCE} for name, count in about["rows"].items()],
+        "fitted_on": [
+            {"name": name, "rows": count, "licence": DATASETS.get(name, {}).get("licence", LICENCE)}
+            for name, count in about["rows"].items()
+        ],
         "threshold": f"best macro-F1 with at most 15% false alarms, on the author {author} left out",
         "cross_validation": figures,
     }

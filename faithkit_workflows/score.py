@@ -90,7 +90,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     """
     from data_modules.reading.workbooks import XLSX
     from faithkit.calibration import drop_unsure_labels
-    from faithkit.detector import OTHER_DETECTORS
+    from faithkit.detector import name_others
     from faithkit.files.jsonl import parse_prediction, read_numbered_jsonl, write_jsonl
     from faithkit.languages import describe_other_languages, languages_of
     from faithkit.metrics.results import full_names, write_results
@@ -164,7 +164,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))
     print_summary(run, ReportOptions())
-    print(OTHER_DETECTORS)
+    print(name_others(config["checkpoint"]))
     return shares[0]
 
 
