@@ -158,8 +158,9 @@ def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
 
 def name_others(checkpoint: str) -> str:
     """Names other detectors than the one that was used: the last line of `faithkit check` and `faithkit score`."""
-    reads_more = "finds more, in half a second an answer: checkpoint=thorough; " if checkpoint == DEFAULT else ""
-    return f"{reads_more}another detector: faithkit models"
+    if checkpoint == DEFAULT:
+        return f"checkpoint={THOROUGH} finds more, in half a second an answer; other detectors: faithkit models"
+    return "other detectors: faithkit models"
 
 
 class Entailment(Protocol):

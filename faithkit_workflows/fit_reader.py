@@ -37,7 +37,7 @@ CHANGED = 110  # contexts with changed sentences
 PREMISES = 900  # of natural language inference, in each dataset
 PREMISES_AT_ONCE = 8
 SENTENCES = 5  # of a context
-EASY_RATE, RATE, EPOCHS = 5e-4, 4e-4, 4
+EASY_RATE, RATE, EPOCHS = 5e-4, 4e-4, 3
 
 
 def train_reader(out: Path, without: str | None, nli: Mapping[str, str], device: str) -> None:

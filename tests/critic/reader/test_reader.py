@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from critic.reader.detector import ADAPTERS, FILE, FORMAT, Join, ThoroughDetector
+from critic.reader.detector import ADAPTERS, FILE, FOLDER, FORMAT, Join, ThoroughDetector
 from critic.reader.model import Reader
 from critic.reader.packing import MAX_ANSWER
 from critic.reader.training import Stage, TrainedReader, make_lessons, train
@@ -22,6 +22,8 @@ from data_modules.datasets.pairs import read_pairs
 from data_modules.encoding.encoder import question_text
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import TRAINED
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.weights.resolve import hash_weights
 from tests.running import ROOT
@@ -151,6 +153,16 @@ def test_a_changed_file_of_the_fit_is_refused(fit_folder: Path) -> None:
     (fit_folder / ADAPTERS).write_bytes(b"0" * 100)
     with pytest.raises(UserError, match="hash"):
         Join.read(str(fit_folder))
+
+
+def test_the_files_in_the_package_belong_together() -> None:
+    join, tensors = Join.read(""), load_file(FOLDER / ADAPTERS)
+    assert {"verdict.weight", "token.weight"} <= tensors.keys() and (FOLDER / ADAPTERS).stat().st_size < 12e6
+    assert join.default_sha256 == hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name]
+    assert join.model["unsure_from"] < join.model["threshold"]
+    used = ThoroughDetector.describe("")
+    assert used.path == "thorough" and used.find_seen is not None
+    assert used.find_seen().contains(TRAINED, "row", row_keys(EXAMPLES).row).all()
 
 
 def test_training_learns_and_goes_on_where_it_was_interrupted(base: str, tmp_path: Path) -> None:
