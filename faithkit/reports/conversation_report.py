@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.metrics.classification import classification_metrics, measure_slices
-from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
+from faithkit.metrics.classification import CLASSES, Outcomes, classification_metrics, join_outcomes, measure_slices
 from faithkit.pages.page_tables import bold
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.label_tables import COLUMN_METRICS

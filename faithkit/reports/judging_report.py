@@ -8,9 +8,8 @@ from rich.table import Table
 
 from faithkit.baselines.word_features import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
-from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
-from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import (
     add_fields,
     bold,

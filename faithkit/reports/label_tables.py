@@ -12,8 +12,15 @@ import numpy as np
 from rich.table import Table
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
-from faithkit.metrics.classification import classification_metrics, evaluate_labels, measure_slices
-from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED, Outcomes, join_outcomes
+from faithkit.metrics.classification import (
+    NOT_SHOWN,
+    TOO_MANY_UNPARSED,
+    Outcomes,
+    classification_metrics,
+    evaluate_labels,
+    join_outcomes,
+    measure_slices,
+)
 from faithkit.pages.page_tables import (
     bold,
     choose_examples,

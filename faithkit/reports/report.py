@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_metrics
 from faithkit.pages.page_tables import bold, escape_terminal
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.provenance.used_model import CHECKPOINT, NUM_SHOWN_DIGITS, TestRows, UsedModel

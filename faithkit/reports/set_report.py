@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from faithkit.baselines.simple_detectors import BaselineData, refit_threshold
-from faithkit.metrics.classification import classification_statistic
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_statistic, join_outcomes
 from faithkit.metrics.span_metrics import join_spans
 from faithkit.pages.page_tables import bold, escape_terminal
 from faithkit.published.figures import set_figures

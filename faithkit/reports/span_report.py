@@ -11,7 +11,7 @@ from rich.text import Text
 
 from faithkit.baselines.simple_detectors import MEDIAN, BaselineData
 from faithkit.baselines.word_features import mismatch_predictions
-from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
+from faithkit.metrics.classification import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
     AXES_OF_GOLD,
     NOTHING_FOUND,

@@ -12,7 +12,7 @@ from rich.table import Table as Shown
 
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_strict_json
-from faithkit.metrics.outcomes import REPORTED_UNPARSED, TOO_MANY_UNPARSED
+from faithkit.metrics.classification import REPORTED_UNPARSED, TOO_MANY_UNPARSED
 from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_markdown, format_metric, new_number_table, print_tables, to_markdown
 from faithkit.pages.plotting import require_plots

@@ -16,8 +16,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import align_predictions, join_outcomes
+from faithkit.metrics.classification import align_predictions, evaluate_labels, join_outcomes
 from faithkit.packages import environment
 from faithkit.records import Example, Prediction
 from faithkit.reports.conversation_report import conversation_report

@@ -15,8 +15,7 @@ from faithkit import signals
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.metrics.results import full_names, write_results
 from faithkit.packages import environment
 from faithkit.pages.page_tables import bold, escape_terminal, format_percent

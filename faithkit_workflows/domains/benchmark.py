@@ -10,7 +10,7 @@ from typing import Any
 from faithkit.files.cache import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.outcomes import align_predictions, join_outcomes
+from faithkit.metrics.classification import align_predictions, join_outcomes
 from faithkit.metrics.results import full_names, write_results
 from faithkit.packages import environment
 from faithkit.provenance.seen_rows import find_leaks

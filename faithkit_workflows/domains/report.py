@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline
-from faithkit.metrics.classification import evaluate_labels, safe_ratio
-from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.metrics.classification import Outcomes, evaluate_labels, join_outcomes, safe_ratio
 from faithkit.pages.page_tables import (
     bold,
     choose_examples,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from faithkit.baselines.simple_detectors import Baseline
-from faithkit.metrics.classification import classification_statistic
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_statistic
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples
