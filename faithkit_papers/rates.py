@@ -34,8 +34,7 @@ from faithkit.pages.plotting import (
     require_plots,
     save_figure,
 )
-from faithkit.reports.report import Report
-from faithkit.reports.score_table import Row, difference_cells, published_cells, score_table
+from faithkit.reports.report import Report, Row, difference_cells, published_cells, score_table
 from faithkit.scores.board import Board
 from faithkit.settings.config_files import GOLD, RATE_HISTORIES, SELF
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups

@@ -226,8 +226,7 @@ def seeded_report(name: str, names: Sequence[str], columns: Mapping[str, Mapping
     from rich.table import Table
     from rich.text import Text
 
-    from faithkit.reports.report import Report
-    from faithkit.reports.score_table import metrics_table
+    from faithkit.reports.report import Report, metrics_table
     from faithkit.statistics.metric import Metric
 
     def table(columns: Mapping[str, Mapping[str, Metric]], metrics: Sequence[str], title: str) -> Table:

@@ -19,8 +19,7 @@ from faithkit.metrics.classification import CLASSES, Outcomes, classification_me
 from faithkit.pages.page_tables import bold
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.label_tables import COLUMN_METRICS
-from faithkit.reports.report import Report
-from faithkit.reports.score_table import Row, score_table
+from faithkit.reports.report import Report, Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION

@@ -24,8 +24,16 @@ from faithkit.pages.page_tables import (
 from faithkit.published.figures import ALL, published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.label_tables import PARTS, divide
-from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
-from faithkit.reports.score_table import Row, published_cells, score_table
+from faithkit.reports.report import (
+    Provenance,
+    Report,
+    Row,
+    Rows,
+    add_provenance,
+    published_cells,
+    score_table,
+    select_rows,
+)
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
 

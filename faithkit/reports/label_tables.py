@@ -30,9 +30,10 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Report, build_sample
-from faithkit.reports.score_table import (
+from faithkit.reports.report import (
+    Report,
     Row,
+    build_sample,
     difference_cells,
     metrics_table,
     part_rows,

@@ -18,8 +18,7 @@ from faithkit.metrics.span_metrics import join_spans
 from faithkit.pages.page_tables import bold, escape_terminal
 from faithkit.published.figures import set_figures
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Report
-from faithkit.reports.score_table import Cell, Row, score_table
+from faithkit.reports.report import Cell, Report, Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import ScoredMetrics, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, SIMILARITY, Metric

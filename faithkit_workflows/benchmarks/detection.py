@@ -22,8 +22,7 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.conversation_report import conversation_report
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
-from faithkit.reports.report import Provenance, Report, merge_reports
-from faithkit.reports.score_table import Cell, Row, difference_cells, score_table
+from faithkit.reports.report import Cell, Provenance, Report, Row, difference_cells, merge_reports, score_table
 from faithkit.reports.set_report import set_report
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (

@@ -26,8 +26,7 @@ from faithkit.pages.page_tables import (
     predictions_table,
 )
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Report, build_sample
-from faithkit.reports.score_table import score_table
+from faithkit.reports.report import Report, build_sample, score_table
 from faithkit.scores.board import Board
 from faithkit.scores.measures import CLASSIFICATION, titles_of
 from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap
