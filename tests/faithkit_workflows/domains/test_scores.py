@@ -8,7 +8,7 @@ from faithkit.metrics.classification import Outcomes, classification_statistic
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples
-from faithkit_workflows.domains.report import DomainTest, average_domains, measure_coverage, report_domains
+from faithkit_workflows.domains.benchmark import DomainTest, average_domains, measure_coverage, report_domains
 
 
 def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> DomainTest:
