@@ -168,8 +168,7 @@ def train_seeds(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
     Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
     """
-    from faithkit.files.run_folder import process_rank
-    from faithkit.files.saved_config import write_config
+    from faithkit.files.run_folder import process_rank, write_config
     from faithkit.metrics.results import read_metrics, write_results
     from faithkit.provenance.predicted_rows import read_predicted_rows
     from faithkit.reports.report import Report

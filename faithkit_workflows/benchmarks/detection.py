@@ -14,8 +14,7 @@ from data_modules.datasets.pairs import Pairs
 from faithkit.detector import JUDGE, Detector
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import RunFolder, write_config
 from faithkit.metrics.classification import align_predictions, evaluate_labels, join_outcomes
 from faithkit.packages import environment
 from faithkit.records import Example, Prediction

@@ -24,8 +24,7 @@ from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.open_run import apply_overrides, resolve_config
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import read_config, write_config
+from faithkit.files.run_folder import RunFolder, read_config, write_config
 from faithkit.inference.reply_cache import ReplyStore
 from faithkit.inference.text import Reply
 from faithkit.provenance.row_keys import row_keys
