@@ -20,7 +20,7 @@ from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import read_jsonl, read_strict_json
-from faithkit.inference.reply_cache import CachedEngine
+from faithkit.inference.text_engines import CachedEngine
 from faithkit.metrics.classification import evaluate_labels, join_outcomes
 from faithkit.metrics.judging import measure_agreement
 from faithkit.pages.page_tables import format_p
