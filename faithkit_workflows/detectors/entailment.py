@@ -31,8 +31,7 @@ from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entail
 from faithkit.errors import UserError
 from faithkit.fast import accelerate, plan_batches, to_bf16, wants_bf16
 from faithkit.files.model_folder import SIDECAR
-from faithkit.metrics.responses.pretrained import load_pretrained
-from faithkit.weights.load import read_config
+from faithkit.weights.load import load_pretrained, read_config
 from faithkit.weights.resolve import fetch_folder, loading
 from faithkit.words import best_sentences
 

@@ -208,7 +208,7 @@ def compute_cosines(encoder: str, knowledge: Sequence[str], responses: Sequence[
     """
     import torch
 
-    from faithkit.metrics.responses.pretrained import load_pretrained
+    from faithkit.weights.load import load_pretrained
 
     if not len(responses):
         return np.zeros(0)
