@@ -35,9 +35,8 @@ from data_modules.encoding.batching import PADDING_ROW, collate_batch
 from data_modules.encoding.encoder import Columns, Encoder, merge_rows, take_rows
 from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source, content_hash
-from data_modules.reading.files import File
+from data_modules.reading.files import File, arrow_schema
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport
-from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.shards import ShardFile, some_names
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, shorten

@@ -16,7 +16,7 @@ from data_modules import streaming
 from data_modules.data_options import DataOptions
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.reading import saved_datasets
+from data_modules.reading import files
 from data_modules.reading.dataset import Source, exclude_from
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
@@ -121,7 +121,7 @@ KINDS = st.lists(st.sampled_from([GOOD, GOOD, EMPTY, UNLABELLED, EXCLUDED, MARKE
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "STRIDE", 3)
-    monkeypatch.setattr(saved_datasets, "BATCH", 4)
+    monkeypatch.setattr(files, "BATCH", 4)
 
 
 def rows_by_kind(kinds: list[str]) -> Rows:

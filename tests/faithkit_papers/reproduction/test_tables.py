@@ -11,8 +11,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source
-from data_modules.reading.files import HUB
-from data_modules.reading.saved_datasets import HubSplit
+from data_modules.reading.files import HUB, HubSplit
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
