@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from critic.runtime import apply_precision
 from faithkit.errors import UserError
-from faithkit.fast.linear_layers import Int8Linear
+from faithkit.fast.layers import Int8Linear
 
 needs_kernels = pytest.mark.skipif(
     "onednn" not in torch.backends.quantized.supported_engines, reason="no int8 kernels for this CPU"
