@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.data_module import load_encoded, read_rows
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.encoding_cache import load_encoded, read_rows
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
