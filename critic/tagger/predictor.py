@@ -26,7 +26,6 @@ from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import Answers, SpanCalibration
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
-from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
@@ -136,7 +135,7 @@ class Tagger:
         )
         tagger.languages = loaded.languages
         tagger.model = apply_precision(
-            loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
+            loaded.model, precision, loaded.device, lambda: tagger.answers(calibration_requests())
         )
         return tagger
 
@@ -265,105 +264,87 @@ class Tagger:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
         for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "tagging", progress):
-            yield from self.predict_columns(chunk, self._encode([request_of(example) for example in chunk]))
-
-    def predict_columns(self, examples: Sequence[Example], columns: Mapping[str, Any]) -> Iterator[Prediction]:
-        """Yields the predictions of tokenised examples, the columns of `SpanEncoder`."""
-        requests = [request_of(example) for example in examples]
-        for example, tagged in zip(examples, self._tag_columns(requests, columns), strict=True):
-            yield replace(tagged, id=example.id)
+            for example, tagged in zip(chunk, self.tag([request_of(one) for one in chunk]), strict=True):
+                yield replace(tagged, id=example.id)
 
     def tag(
-        self, requests: Sequence[Request], *, threshold: float | None = None, span_threshold: float | None = None
-    ) -> list[Prediction]:
-        """Computes label, score and spans of each response, with the thresholds of `predict`."""
-        thresholds = (
-            arguments.read_probability("threshold", threshold),
-            arguments.read_probability("span_threshold", span_threshold),
-        )
-        chunks = [requests[begin : begin + RESPONSES_AT_ONCE] for begin in range(0, len(requests), RESPONSES_AT_ONCE)]
-        return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), *thresholds)]
-
-    def answers(self, examples: Sequence[Example], columns: Sequence[Mapping[str, Any]] = ()) -> Answers:
-        """Computes log-odds and features of all response tokens, which a calibration is fitted on.
-
-        Args:
-            columns: The cached tokens of the examples, in chunks.
-        """
-        requests = [request_of(example) for example in examples]
-        return Answers.of(requests, *self.odds(requests, columns))
-
-    def odds(
-        self, requests: Sequence[Request], columns: Sequence[Mapping[str, Any]] = ()
-    ) -> tuple[NDArray[np.float64], Ragged, Ragged]:
-        """Computes the uncalibrated log-odds of all response tokens, and their offsets.
-
-        Args:
-            columns: The cached tokens of the requests, in chunks.
-        """
-        starts = range(0, max(1, len(requests)), RESPONSES_AT_ONCE)
-        chunks = columns or [self._encode(requests[begin : begin + RESPONSES_AT_ONCE]) for begin in starts]
-        odds = np.concatenate([np.zeros(0), *(exact_log_odds(self._logits(chunk)) for chunk in chunks)])
-        start, end = (stack_rows([chunk[side] for chunk in chunks]) for side in ("start", "end"))
-        return odds, start, end
-
-    def _encode(self, requests: Sequence[Request]) -> dict[str, Any]:
-        return self.encoder.encode_texts(
-            [r.question for r in requests], [r.knowledge for r in requests], [r.response for r in requests]
-        )
-
-    def _tag_columns(
         self,
         requests: Sequence[Request],
-        columns: Mapping[str, Any],
+        columns: Iterable[Mapping[str, Any]] = (),
+        *,
         threshold: float | None = None,
         span_threshold: float | None = None,
     ) -> list[Prediction]:
-        """Computes label, score and spans of each response; spans match the label, without `span_threshold`."""
-        logits, calibration = self._logits(columns), self.calibration  # [tokens of all responses, classes]
-        answers = Answers.of(requests, exact_log_odds(logits), columns["start"], columns["end"])
-        probability = calibration.probabilities(answers)  # [tokens]
-        scores = calibration.response_scores(answers, probability)  # [responses]
-        is_hallucinated = calibration.is_hallucinated(scores, threshold)
-        labels_to_match = is_hallucinated if span_threshold is None else None
-        found = calibration.spans(answers, probability, labels_to_match, span_threshold)
-        spans: list[list[Span]] = [[] for _ in requests]
-        for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
-            tokens = slice(first, last + 1)
-            label = UNTYPED
-            if logits.shape[1] > 2:  # the type with the highest probability, summed over the span's tokens
-                probabilities = np.exp(logits[tokens] - logits[tokens].max(1, keepdims=True))
-                probabilities /= probabilities.sum(1, keepdims=True)
-                label = str(self.model.config.id2label[1 + int(probabilities[:, 1:].sum(0).argmax())])
-            response = int(answers.owner[first])
-            spans[response].append(
-                Span(
-                    start=int(begin),
-                    end=int(stop),
-                    text=requests[response].response[begin:stop],
-                    label=label,
-                    **span_type(RAGTRUTH, label),  # the label set of every head with types
-                    score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
-                )
-            )
-        return [
-            Prediction(
-                id=SINGLE,
-                label=HALLUCINATED if hallucinated else FAITHFUL,
-                score=float(score),
-                spans=tuple(of_response),
-            )
-            for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
-        ]
+        """Computes label, score and spans of each response, with the thresholds of `predict`.
 
-    def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
-        if self.token_support:
-            options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "max_windows": self.encoder.max_windows}
-            support = TokenSupport(self.model, self.encoder.tokenizer, **options)
-            found = support.best([columns["context"], columns["question"]], columns["answer"])
-            values = torch.cat([*found, torch.zeros(0)]).numpy()
-            return np.stack([np.zeros_like(values), SCALE * (CENTER - values)], axis=1).astype(np.float32)
-        return token_logits(self.model, self.encoder, columns, self.batch_tokens)
+        Args:
+            columns: The cached tokens of the requests, in chunks of `RESPONSES_AT_ONCE`.
+        """
+        threshold = arguments.read_probability("threshold", threshold)
+        span_threshold = arguments.read_probability("span_threshold", span_threshold)
+        calibration, results = self.calibration, []
+        for chunk, logits, answers in self._read(requests, columns):
+            probability = calibration.probabilities(answers)  # [tokens]
+            scores = calibration.response_scores(answers, probability)  # [responses]
+            is_hallucinated = calibration.is_hallucinated(scores, threshold)
+            labels_to_match = is_hallucinated if span_threshold is None else None
+            found = calibration.spans(answers, probability, labels_to_match, span_threshold)
+            spans: list[list[Span]] = [[] for _ in chunk]
+            for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
+                tokens = slice(first, last + 1)
+                label = UNTYPED
+                if logits.shape[1] > 2:  # the type with the highest probability, summed over the span's tokens
+                    probabilities = np.exp(logits[tokens] - logits[tokens].max(1, keepdims=True))
+                    probabilities /= probabilities.sum(1, keepdims=True)
+                    label = str(self.model.config.id2label[1 + int(probabilities[:, 1:].sum(0).argmax())])
+                response = int(answers.owner[first])
+                spans[response].append(
+                    Span(
+                        start=int(begin),
+                        end=int(stop),
+                        text=chunk[response].response[begin:stop],
+                        label=label,
+                        **span_type(RAGTRUTH, label),  # the label set of every head with types
+                        score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
+                    )
+                )
+            for score, hallucinated, of_response in zip(scores.tolist(), is_hallucinated, spans, strict=True):
+                label = HALLUCINATED if hallucinated else FAITHFUL
+                results.append(Prediction(id=SINGLE, label=label, score=score, spans=tuple(of_response)))
+        return results
+
+    def answers(self, requests: Sequence[Request], columns: Iterable[Mapping[str, Any]] = ()) -> Answers:
+        """Computes uncalibrated log-odds and features of all response tokens, which a calibration is fitted on.
+
+        Args:
+            columns: The cached tokens of the requests, in chunks of `RESPONSES_AT_ONCE`.
+        """
+        return Answers.join([answers for _, _, answers in self._read(requests, columns)])
+
+    def _read(
+        self, requests: Sequence[Request], columns: Iterable[Mapping[str, Any]]
+    ) -> Iterator[tuple[Sequence[Request], NDArray[np.float32], Answers]]:
+        """Yields requests chunk by chunk, with the logits of their response tokens [tokens, classes] and features."""
+        starts = range(0, max(1, len(requests)), RESPONSES_AT_ONCE)
+        cached = iter(columns)
+        for begin in starts:
+            chunk = requests[begin : begin + RESPONSES_AT_ONCE]
+            texts = ([getattr(one, name) for one in chunk] for name in ("question", "knowledge", "response"))
+            tokens = next(cached, None) or self.encoder.encode_texts(*texts)
+            if self.token_support:
+                support = TokenSupport(
+                    self.model,
+                    self.encoder.tokenizer,
+                    batch_tokens=self.batch_tokens,
+                    max_windows=self.encoder.max_windows,
+                )
+                found = support.best([tokens["context"], tokens["question"]], tokens["answer"])
+                values = torch.cat([*found, torch.zeros(0)]).numpy()
+                odds = SCALE * (CENTER - values)
+                logits = np.stack([np.zeros_like(values), odds], axis=1).astype(np.float32)
+            else:
+                logits = token_logits(self.model, self.encoder, tokens, self.batch_tokens)
+            yield chunk, logits, Answers.of(chunk, exact_log_odds(logits), tokens["start"], tokens["end"])
 
     @property
     def device(self) -> torch.device:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.pair_odds import PAIRS_AT_ONCE, encode_ahead, window_logits
+from critic.sequence.scorer import PAIRS_AT_ONCE, encode_ahead, window_logits
 from critic.sequence.settings import Settings
 from faithkit.calibration import log_odds
 from faithkit.errors import UserError
