@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from critic.auxiliary_losses import TokenHead
+from critic.weights import longest_sequence
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
@@ -81,8 +82,16 @@ class EncoderModule(TrainingModule, Generic[Options]):
         self.options = options
 
     def set_up(self, model: Any) -> None:
-        """Sets the model, and adds the head of overlap supervision if the options enable it."""
-        self.model = model
+        """Sets the model, and adds the head of overlap supervision if the options enable it.
+
+        Raises:
+            UserError: Sequences are longer than the learnt positions of the encoder.
+        """
+        self.model, longest = model, longest_sequence(model)
+        if longest is not None and self.options.max_length > longest:
+            problem = f"model.max_length is {self.options.max_length}, but this encoder reads at most {longest} tokens"
+            hint = f"set model.max_length={longest} or less"
+            raise UserError(problem, place=self.options.weights, hint=hint)
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         model.get_input_embeddings().requires_grad_(not self.options.freeze_embeddings)

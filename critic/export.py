@@ -38,6 +38,7 @@ LIMITS = (
     "The probability is calibrated on the validation data named above. Recalibrate it for other data.",
     "A score supports a human decision; it does not judge a person or a whole system.",
 )
+PAIRS_IN_ORDER = {"knowledge_response": "knowledge, response", "response_knowledge": "response, knowledge"}
 CRITIC_USAGE = """```python
 from transformers import pipeline
 
@@ -190,7 +191,7 @@ def _describe_in_card(sidecar: Sidecar, folder: Path) -> None:
             opset=described["opset"],
             numbers="int8" if described["int8"] else "fp32",
             comparison=describe_comparison(described["compared"]),
-            texts="context, answer" if is_tagger else _ordered(sidecar.layout),
+            texts="context, answer" if is_tagger else PAIRS_IN_ORDER[sidecar.layout["order"]],
             truncation='"only_first"' if is_tagger else "True",
             max_length=sidecar.layout["max_length"],
         )
@@ -231,7 +232,7 @@ def card_of(sidecar: Sidecar, *, one_logit: bool) -> Card:
     """Returns the texts for a detector of this kind; `one_logit` is the form of a critic's head."""
     layout, thresholds, head = sidecar.layout, sidecar.thresholds, sidecar.thresholds.get(HEAD)
     if sidecar.kind == CRITIC:
-        first, second = _ordered(layout).split(", ")
+        first, second = PAIRS_IN_ORDER[layout["order"]].split(", ")
         usage = EVIDENCE_USAGE if EVIDENCE in thresholds else ONE_LOGIT_USAGE if one_logit else CRITIC_USAGE
         calibration = INSIDE if head else OUTSIDE.format(**thresholds)
         texts = {"first": first, "second": second, "max_length": layout["max_length"], "calibration": calibration}
@@ -264,10 +265,6 @@ def card_of(sidecar: Sidecar, *, one_logit: bool) -> Card:
         f"marked. A response is labelled hallucinated from "
         f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
     )
-
-
-def _ordered(layout: dict[str, Any]) -> str:
-    return "knowledge, response" if layout["order"] == "knowledge_response" else "response, knowledge"
 
 
 def describe_comparison(found: dict[str, Any]) -> str:

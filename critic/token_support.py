@@ -45,7 +45,7 @@ from torch.nn.functional import normalize
 from critic.runtime import pad_inputs
 from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
-from data_modules.encoding.ragged import Ragged, stack_rows
+from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import Tokenizer, single_template
 from data_modules.encoding.window_choice import rank_parts
 from faithkit.fast import plan_batches, without_last_layer
@@ -151,11 +151,6 @@ class TokenSupport:
                     support[text, number].fill_(EMPTY_KNOWLEDGE)
                 support[text, number] = support[text, number].cpu()
         return [support[row] for row in rows]
-
-    def best(self, sources: Sequence[Ragged], response: Ragged) -> list[Tensor]:
-        """Computes the highest support of each response token over several sources [tokens], row by row."""
-        pairs = self.supports(stack_rows(sources), stack_rows([response] * len(sources)))
-        return [torch.stack(pairs[row :: len(response)]).amax(0) for row in range(len(response))]
 
     @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def encode_windows(

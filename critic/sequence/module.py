@@ -76,8 +76,8 @@ class CriticModule(EncoderModule[CriticOptions]):
         optimizer: OptimizerOptions,
         *,
         num_steps: int,
-        dataset: str = "validation",
-        seed: int = 0,
+        dataset: str,
+        seed: int,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(options.weights, dropout=options.dropout, seed=seed)

@@ -4,6 +4,7 @@ Pairs are sorted by length and batched by tokens, so there is almost no padding.
 length is read in overlapping windows (`max_windows` of them, or all), and a response gets the lowest log-odds of these.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,7 +29,7 @@ from critic.runtime import (
     load_checkpoint,
     to_inputs,
 )
-from critic.sequence.settings import Settings, foreign_settings
+from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
@@ -36,12 +37,14 @@ from faithkit.calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure, l
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.fast import FIRST_TOKEN, Batch, accelerate, run_batches
+from faithkit.files.model_folder import SIDECAR
 from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.
 ClassLabels: TypeAlias = Mapping[int | str, str]
 Columns: TypeAlias = Mapping[str, Any]
+log = logging.getLogger("faithkit")
 PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together
 EXAMPLE = f"labels={{0: {FAITHFUL}, 1: {HALLUCINATED}}}"
 HINT = f"give the meaning of each class: {EXAMPLE}, in quotes on the command line"
@@ -194,9 +197,8 @@ class Critic:
         onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, max_windows=max_windows, labels=labels)
-        critic.model = apply_precision(
-            critic.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
-        )
+        calibrate = lambda: critic.odds(critic.encoder.encode_texts(*calibration_pairs()))  # noqa: E731
+        critic.model = apply_precision(critic.model, precision, loaded.device, calibrate)
         return critic
 
     @classmethod
@@ -217,7 +219,11 @@ class Critic:
         if settings is None:
             config = loaded.model.config
             chosen = hallucinated_classes([config.id2label[n] for n in range(config.num_labels)], labels, path)
-            settings = foreign_settings(config, path)
+            log.warning("%s has no %s: its probabilities are uncalibrated and its threshold is 0.5", path, SIDECAR)
+            longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
+            settings = Settings(
+                max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={}
+            )
         encoder = PairEncoder(
             tokenizer=loaded.tokenizer,
             max_length=settings.max_length,
@@ -361,16 +367,12 @@ class Critic:
 
     def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Computes the calibrated P(hallucinated) of each pair."""
-        return self.calibration.scores(self.odds(knowledge, response))
-
-    def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
-        """Computes the uncalibrated log-odds of hallucinated of each pair."""
         encode = lambda rows: self.encoder.encode_texts(knowledge[rows], response[rows])  # noqa: E731
-        odds = [self.column_odds(columns) for columns in encode_ahead(encode, len(knowledge), self.device)]
-        return np.concatenate(odds) if odds else np.zeros(0)
+        odds = [self.odds(columns) for columns in encode_ahead(encode, len(knowledge), self.device)]
+        return self.calibration.scores(np.concatenate([np.zeros(0), *odds]))
 
-    def column_odds(self, columns: Columns) -> NDArray[np.float64]:
-        """Computes the log-odds of hallucinated of tokenised pairs, the columns of the encoder [rows]."""
+    def odds(self, columns: Columns) -> NDArray[np.float64]:
+        """Computes the uncalibrated log-odds of hallucinated of tokenised pairs, the columns of the encoder [rows]."""
         features = self.features(columns, with_odds=not self.weights or self.weights[0] != 0)
         return linear(features, self.weights) if self.weights else features[:, 0]
 

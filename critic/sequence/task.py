@@ -14,7 +14,7 @@ from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
 from critic.sequence.scorer import PAIRS_AT_ONCE, Critic
 from critic.sequence.settings import Settings
-from critic.weights import check_length, find_head, rescale_head
+from critic.weights import find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -58,9 +58,7 @@ class CriticTask:
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
         """Builds the module to train."""
-        module = CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        check_length(module.model, self.encoder.max_length, self.options.weights)
-        return module
+        return CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
 
     @property
     def model_class(self) -> Any:
@@ -83,13 +81,13 @@ class CriticTask:
         note, head = "", tuple[float, ...]()
         if self.options.evidence_alone:
             critic.weights, note = self._fit_evidence_alone(training, critic)
-            odds = compute_rows(training, rows, labelled_rows, critic.column_odds)
+            odds = compute_rows(training, rows, labelled_rows, critic.odds)
         elif self.options.evidence:
             evidence = compute_rows(training, rows, labelled_rows, critic.features)
             critic.weights, note = fit_evidence(evidence, gold, [example.source for example in examples])
             odds = linear(evidence, critic.weights)
         else:
-            odds = compute_rows(training, rows, labelled_rows, critic.column_odds)
+            odds = compute_rows(training, rows, labelled_rows, critic.odds)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         if self.options.evidence or find_head(model).bias is not None:
             slope, bias = critic.calibration.line(odds)
@@ -149,7 +147,7 @@ class CriticTask:
     def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
         """Predicts each row of a test subset."""
         rows = Batches([subset], self.encoder)
-        odds = compute_rows(training, rows, np.arange(len(rows)), critic.column_odds)
+        odds = compute_rows(training, rows, np.arange(len(rows)), critic.odds)
         scores = critic.calibration.scores(odds)
         return critic.calibration.predictions([example.id for example in subset.examples()], scores)
 

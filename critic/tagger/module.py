@@ -89,8 +89,8 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         optimizer: OptimizerOptions,
         *,
         num_steps: int,
-        dataset: str = "validation",
-        seed: int = 0,
+        dataset: str,
+        seed: int,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(

@@ -1,5 +1,6 @@
 """Defines the public class `Tagger`: texts to tokens, logits (`windows`), labels and spans."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,20 +23,23 @@ from critic.requests import (
     stream_results,
 )
 from critic.runtime import ONNX, apply_precision, calibration_requests, check_precision, load_checkpoint
-from critic.tagger.settings import Settings, foreign_settings
+from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import Answers, SpanCalibration
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
+from data_modules.encoding.ragged import stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.fast import ANSWERS, accelerate, is_packed
+from faithkit.files.model_folder import SIDECAR
 from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 from faithkit.span_types import RAGTRUTH, span_type
 
+log = logging.getLogger("faithkit")
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
 
@@ -116,7 +120,16 @@ class Tagger:
         max_windows = arguments.read_windows(max_windows)
         onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
-        settings = loaded.settings or foreign_settings(loaded.model.config, path)
+        settings, config = loaded.settings, loaded.model.config
+        if settings is None:
+            names = tuple(config.id2label.values())
+            if len(names) not in (len(tagger_labels(False)), len(tagger_labels(True))):
+                hint = "give a model with the labels outside and hallucinated, in this order"
+                problem = f"not a span tagger: its labels are {', '.join(map(str, names))}"
+                raise UserError(problem, place=path, hint=hint)
+            log.warning("%s has no %s: its probabilities are uncalibrated and its thresholds are 0.5", path, SIDECAR)
+            longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
+            settings = Settings(labels=names, max_length=longest, calibration=SpanCalibration(), origin={})
         if not onnx and not settings.token_support:
             accelerate(loaded.model, ANSWERS)
         encoder = SpanEncoder(
@@ -325,12 +338,11 @@ class Tagger:
         self, requests: Sequence[Request], columns: Iterable[Mapping[str, Any]]
     ) -> Iterator[tuple[Sequence[Request], NDArray[np.float32], Answers]]:
         """Yields requests chunk by chunk, with the logits of their response tokens [tokens, classes] and features."""
-        starts = range(0, max(1, len(requests)), RESPONSES_AT_ONCE)
         cached = iter(columns)
-        for begin in starts:
+        for begin in range(0, max(1, len(requests)), RESPONSES_AT_ONCE):
             chunk = requests[begin : begin + RESPONSES_AT_ONCE]
             texts = ([getattr(one, name) for one in chunk] for name in ("question", "knowledge", "response"))
-            tokens = next(cached, None) or self.encoder.encode_texts(*texts)
+            tokens: Mapping[str, Any] = next(cached, None) or self.encoder.encode_texts(*texts)
             if self.token_support:
                 support = TokenSupport(
                     self.model,
@@ -338,8 +350,10 @@ class Tagger:
                     batch_tokens=self.batch_tokens,
                     max_windows=self.encoder.max_windows,
                 )
-                found = support.best([tokens["context"], tokens["question"]], tokens["answer"])
-                values = torch.cat([*found, torch.zeros(0)]).numpy()
+                sources = stack_rows([tokens["context"], tokens["question"]])
+                found = support.supports(sources, stack_rows([tokens["answer"]] * 2))
+                best = map(torch.maximum, found[: len(chunk)], found[len(chunk) :])  # of context and question
+                values = torch.cat([*best, torch.zeros(0)]).numpy()
                 odds = SCALE * (CENTER - values)
                 logits = np.stack([np.zeros_like(values), odds], axis=1).astype(np.float32)
             else:

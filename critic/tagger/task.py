@@ -15,7 +15,7 @@ from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import RESPONSES_AT_ONCE, Tagger
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import Answers, SpanCalibration
-from critic.weights import check_length, find_head, rescale_head
+from critic.weights import find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
@@ -63,9 +63,7 @@ class TaggerTask:
             if not set(SPAN_TYPES) <= set(labels):
                 log.info("no training span has a type: training with model.typed=false")
                 self.options = replace(self.options, typed=False)
-        module = TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        check_length(module.model, self.encoder.max_length, self.options.weights)
-        return module
+        return TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
 
     @property
     def model_class(self) -> Any:

@@ -56,7 +56,7 @@ def scores_alone_in_lists_and_cached(critic: Critic) -> np.ndarray:
     np.testing.assert_allclose(alone, together, atol=1e-6)
     rows = [example(knowledge=k, response=r) for k, r in zip(*PAIRS, strict=True)]
     columns = critic.encoder.encode(rows, Counter())
-    cached = critic.calibration.scores(critic.column_odds(columns))
+    cached = critic.calibration.scores(critic.odds(columns))
     np.testing.assert_allclose(cached, together, atol=1e-6)
     return together
 
