@@ -136,7 +136,6 @@ class GeneratorModule(TrainingModule):
         output = self.objective.run(self.model, batch)
         step = Step(
             batch=batch,
-            model=self.model,
             output=output,
             losses=token_losses(output.logits, batch["target"]),
             processes=self,

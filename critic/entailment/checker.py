@@ -279,7 +279,8 @@ class EntailmentChecker:
         self.threshold = threshold
 
     def __repr__(self) -> str:
-        return f"EntailmentChecker({self.known.name!r}, threshold={self.threshold:.4g}, device={str(self.device)!r})"
+        device = str(self.model.device)
+        return f"EntailmentChecker({self.known.name!r}, threshold={self.threshold:.4g}, device={device!r})"
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -311,7 +312,7 @@ class EntailmentChecker:
             inputs = pad_inputs([tokens[row] for row in batch], self.tokenizer.pad_token_id, self.model)
             if known.answers:
                 start = torch.full((len(batch), 1), self.model.config.decoder_start_token_id)
-                inputs["decoder_input_ids"] = start.to(self.device)
+                inputs["decoder_input_ids"] = start.to(self.model.device)
             with torch.inference_mode():
                 logits = self.model(**inputs).logits
                 logits = logits[:, 0] if logits.ndim == 3 else logits  # of the first token
@@ -345,9 +346,3 @@ class EntailmentChecker:
             for row, ids in zip(chosen, found["input_ids"], strict=True):
                 rows[row] = ids
         return rows
-
-    @property
-    def device(self) -> torch.device:
-        """The model's device."""
-        device: torch.device = self.model.device
-        return device

@@ -90,7 +90,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         *,
         num_steps: int,
         dataset: str,
-        seed: int,
+        seed: int = 0,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(

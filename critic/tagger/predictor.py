@@ -341,8 +341,10 @@ class Tagger:
         cached = iter(columns)
         for begin in range(0, max(1, len(requests)), RESPONSES_AT_ONCE):
             chunk = requests[begin : begin + RESPONSES_AT_ONCE]
-            texts = ([getattr(one, name) for one in chunk] for name in ("question", "knowledge", "response"))
-            tokens: Mapping[str, Any] = next(cached, None) or self.encoder.encode_texts(*texts)
+            tokens: Mapping[str, Any] | None = next(cached, None)
+            if tokens is None:
+                texts = ([getattr(one, name) for one in chunk] for name in ("question", "knowledge", "response"))
+                tokens = dict[str, Any](self.encoder.encode_texts(*texts))
             if self.token_support:
                 support = TokenSupport(
                     self.model,
