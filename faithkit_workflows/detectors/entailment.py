@@ -20,9 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.runtime import load_checkpoint
-from critic.sequence.pair_odds import PAIRS_AT_ONCE, default_batch_tokens, window_logits
-from critic.sequence.scorer import Critic
+from critic.runtime import default_batch_tokens, load_checkpoint
+from critic.sequence.scorer import PAIRS_AT_ONCE, Critic, window_logits
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def score(folder: Path, precision: str = "32-true") -> tuple[Any, Tensor]:
     critic = Critic.load(folder, device="cpu", precision=precision)
-    return critic.model, torch.from_numpy(critic.odds(KNOWLEDGE, RESPONSES))
+    return critic.model, torch.from_numpy(critic.odds(critic.encoder.encode_texts(KNOWLEDGE, RESPONSES)))
 
 
 def train(is_t5: bool) -> tuple[Any, Tensor]:
