@@ -27,9 +27,8 @@ from typing import Any
 from construction.steps import CHUNK_SIZE, KEY, TRIES, Row, Work, failed_row, read_row
 from data_modules.reading.fields import SPEAKER_MARKS
 from faithkit.inference.prompts import FIELD, TextPrompt
-from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import AUTO, GREEDY, NUCLEUS, OPENAI, TRANSFORMERS, Decoding, Message, Request, TextEngine
-from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.inference.text_engines import CachedEngine, EngineOptions, build_text_engine
 from faithkit.languages import ENGLISH, identify_language
 from faithkit.words import unicode_words
 

@@ -35,8 +35,8 @@ training and is not exported.
 | weak labels (`data_modules.weak`) | more pairs with labels, where these losses need more tasks a pair |
 
 >>> import torch
->>> from critic.auxiliary_losses import auxiliary_loss, overlap_targets, unit_vectors
->>> words = unit_vectors(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))  # padding, river, king
+>>> from critic.auxiliary_losses import auxiliary_loss, overlap_targets
+>>> words = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # padding, river, king
 >>> ids, segment = torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2]])  # knowledge: river; response: river king
 >>> targets = overlap_targets(words[ids], segment)
 >>> targets[0, 1:].tolist()
@@ -62,11 +62,6 @@ class TokenHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Maps hidden states [rows, width, hidden] to logits [rows, width]."""
         return self.head(hidden).squeeze(-1)
-
-
-def unit_vectors(embeddings: Tensor) -> Tensor:
-    """Normalises word embeddings [vocabulary, hidden] to length 1, without gradients."""
-    return F.normalize(embeddings.detach().float(), dim=-1)
 
 
 def overlap_targets(vectors: Tensor, segment: Tensor) -> Tensor:

@@ -1,14 +1,15 @@
 """The base of the detectors' LightningModules: an encoder with its head, and heads of auxiliary losses."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from critic.auxiliary_losses import TokenHead, unit_vectors
+from critic.auxiliary_losses import TokenHead
+from critic.weights import longest_sequence
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
@@ -38,37 +39,32 @@ def check_labels(subsets: dict[str, list[Subset]]) -> None:
     Raises:
         UserError: The training examples lack labels of one class or of both, or no validation example has a label.
     """
-    if len(labels := _read_labels(subsets["train"])) and (problem := _describe_missing(labels, "training")):
-        raise UserError(f"{problem}: a detector needs both", hint=HINT)
-    labels = _read_labels(subsets["validation"], weak=False)
-    if problem := _describe_missing(labels, "validation"):
-        if np.isnan(labels).all():
+    for name, split in (("train", "training"), ("validation", "validation")):
+        found = [np.zeros(0)]  # 1 for hallucinated, NaN for none; in training also weak labels, cut at 0.5
+        for subset in subsets[name]:
+            columns = subset.encoded.columns
+            label = np.asarray(columns["label"])[subset.indices].astype(np.float64)
+            label[label < 0] = np.nan
+            if name == "train" and "target" in columns:
+                target = np.asarray(columns["target"])[subset.indices]
+                label = np.where(np.isnan(label) & ~np.isnan(target), target >= 0.5, label)
+            found.append(label)
+        labels = np.concatenate(found)
+        known = labels[~np.isnan(labels)]
+        if not len(known):
+            problem = f"no {split} example has a label"
+        elif known.min() == known.max():
+            problem = f"all {len(known):,} labelled {split} examples are {LABELS[int(known[0])]}"
+        else:
+            continue
+        if name == "train":
+            if len(labels):
+                raise UserError(f"{problem}: a detector needs both", hint=HINT)
+        elif not len(known):
             hint = "label some of them, or set data.validation_fraction=0.1 if training rows have labels"
             raise UserError(f"{problem}, and they choose the checkpoint and the threshold", hint=hint)
-        log.warning("%s: no checkpoint or threshold can be chosen by its metrics; %s", problem, HINT)
-
-
-def _read_labels(subsets: Sequence[Subset], *, weak: bool = True) -> Any:
-    """Returns the label of each row: 1 for hallucinated, NaN for none; with `weak` also weak labels, cut at 0.5."""
-    found = []
-    for subset in subsets:
-        columns = subset.encoded.columns
-        label = np.asarray(columns["label"])[subset.indices].astype(np.float64)
-        label[label < 0] = np.nan
-        if weak and "target" in columns:
-            target = np.asarray(columns["target"])[subset.indices]
-            label = np.where(np.isnan(label) & ~np.isnan(target), target >= 0.5, label)
-        found.append(label)
-    return np.concatenate(found) if found else np.zeros(0)
-
-
-def _describe_missing(labels: Any, split: str) -> str | None:
-    known = labels[~np.isnan(labels)]
-    if not len(known):
-        return f"no {split} example has a label"
-    if known.min() == known.max():
-        return f"all {len(known):,} labelled {split} examples are {LABELS[int(known[0])]}"
-    return None
+        else:
+            log.warning("%s: no checkpoint or threshold can be chosen by its metrics; %s", problem, HINT)
 
 
 class EncoderModule(TrainingModule, Generic[Options]):
@@ -86,8 +82,16 @@ class EncoderModule(TrainingModule, Generic[Options]):
         self.options = options
 
     def set_up(self, model: Any) -> None:
-        """Sets the model, and adds the head of overlap supervision if the options enable it."""
-        self.model = model
+        """Sets the model, and adds the head of overlap supervision if the options enable it.
+
+        Raises:
+            UserError: Sequences are longer than the learnt positions of the encoder.
+        """
+        self.model, longest = model, longest_sequence(model)
+        if longest is not None and self.options.max_length > longest:
+            problem = f"model.max_length is {self.options.max_length}, but this encoder reads at most {longest} tokens"
+            hint = f"set model.max_length={longest} or less"
+            raise UserError(problem, place=self.options.weights, hint=hint)
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         model.get_input_embeddings().requires_grad_(not self.options.freeze_embeddings)
@@ -103,7 +107,8 @@ class EncoderModule(TrainingModule, Generic[Options]):
         if self.support is not None and self._word_vectors is None:
             weight = self.model.get_input_embeddings().weight
             # Not a buffer, which would be broadcast at every step and saved in every checkpoint.
-            self._word_vectors = unit_vectors(weight.full_tensor() if is_in_shards(self.model) else weight)
+            whole = weight.full_tensor() if is_in_shards(self.model) else weight
+            self._word_vectors = F.normalize(whole.detach().float(), dim=-1)
 
     def freeze_encoder(self) -> None:
         """Freezes all parameters except the head."""

@@ -2,7 +2,6 @@
 
 import shutil
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ LIMITS = (
     "The probability is calibrated on the validation data named above. Recalibrate it for other data.",
     "A score supports a human decision; it does not judge a person or a whole system.",
 )
+PAIRS_IN_ORDER = {"knowledge_response": "knowledge, response", "response_knowledge": "response, knowledge"}
 CRITIC_USAGE = """```python
 from transformers import pipeline
 
@@ -128,13 +128,10 @@ def export(
             _reduce_to_one_logit(folder)
 
     def card(sidecar: Sidecar, _: RunFolder) -> Card:
-        if not one_logit:
-            return card_of(sidecar)
-        if sidecar.kind != CRITIC or HEAD not in sidecar.thresholds:
+        if one_logit and (sidecar.kind != CRITIC or HEAD not in sidecar.thresholds):
             problem = "format=one_logit is for critics whose head contains their calibration"
             raise UserError(problem, place=checkpoint, hint="train with model=critic model.evidence=false")
-        usage = _critic_usage(sidecar.layout, sidecar.thresholds, one_logit=True)
-        return replace(card_of(sidecar), usage=usage)
+        return card_of(sidecar, one_logit=one_logit)
 
     return export_folder(checkpoint, output_dir, settings=_read_settings, card=card, compare=_compare, finish=finish)
 
@@ -194,7 +191,7 @@ def _describe_in_card(sidecar: Sidecar, folder: Path) -> None:
             opset=described["opset"],
             numbers="int8" if described["int8"] else "fp32",
             comparison=describe_comparison(described["compared"]),
-            texts="context, answer" if is_tagger else _ordered(sidecar.layout),
+            texts="context, answer" if is_tagger else PAIRS_IN_ORDER[sidecar.layout["order"]],
             truncation='"only_first"' if is_tagger else "True",
             max_length=sidecar.layout["max_length"],
         )
@@ -231,15 +228,19 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
     return found[real].numel(), float((found - expected)[real].abs().max())
 
 
-def card_of(sidecar: Sidecar) -> Card:
-    """Returns the texts for a detector of this kind."""
+def card_of(sidecar: Sidecar, *, one_logit: bool) -> Card:
+    """Returns the texts for a detector of this kind; `one_logit` is the form of a critic's head."""
     layout, thresholds, head = sidecar.layout, sidecar.thresholds, sidecar.thresholds.get(HEAD)
     if sidecar.kind == CRITIC:
+        first, second = PAIRS_IN_ORDER[layout["order"]].split(", ")
+        usage = EVIDENCE_USAGE if EVIDENCE in thresholds else ONE_LOGIT_USAGE if one_logit else CRITIC_USAGE
+        calibration = INSIDE if head else OUTSIDE.format(**thresholds)
+        texts = {"first": first, "second": second, "max_length": layout["max_length"], "calibration": calibration}
         return Card(
             title="A hallucination critic",
             purpose="A hallucination critic: predicts from a source text (knowledge) and a response the probability "
             "that the response contains something that the source does not support.",
-            usage=EVIDENCE_USAGE.format(**thresholds) if EVIDENCE in thresholds else _critic_usage(layout, thresholds),
+            usage=usage.format(**thresholds, **texts),
             pipeline=None if EVIDENCE in thresholds else "text-classification",
             limits=LIMITS,
             thresholds=f"A response is labelled hallucinated from {thresholds['threshold']:.4f} on. Threshold (for "
@@ -264,17 +265,6 @@ def card_of(sidecar: Sidecar) -> Card:
         f"marked. A response is labelled hallucinated from "
         f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
     )
-
-
-def _critic_usage(layout: dict[str, Any], thresholds: dict[str, Any], *, one_logit: bool = False) -> str:
-    first, second = _ordered(layout).split(", ")
-    calibration = INSIDE if HEAD in thresholds else OUTSIDE.format(**thresholds)
-    usage = ONE_LOGIT_USAGE if one_logit else CRITIC_USAGE
-    return usage.format(first=first, second=second, max_length=layout["max_length"], calibration=calibration)
-
-
-def _ordered(layout: dict[str, Any]) -> str:
-    return "knowledge, response" if layout["order"] == "knowledge_response" else "response, knowledge"
 
 
 def describe_comparison(found: dict[str, Any]) -> str:

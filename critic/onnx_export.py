@@ -1,10 +1,8 @@
 """Writes a detector's ONNX graph into its folder, and compares it with the torch model on texts of many lengths.
 
 torch's exporter writes the graph with dynamic axes; onnxruntime quantises it to int8: weights and embeddings have 7
-bits
-with a scale per output, activations 8 bits with dynamic ranges. A graph whose outputs differ too much from the
-model's is
-refused.
+bits with a scale per output, activations 8 bits with dynamic ranges. A graph whose outputs differ too much from the
+model's is refused.
 """
 
 import logging
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from critic.runtime import (
@@ -33,8 +30,7 @@ from critic.runtime import (
     check_graph_is_enough,
     import_runtime,
 )
-from critic.sequence.pair_odds import window_logits
-from critic.sequence.scorer import Critic
+from critic.sequence.scorer import Critic, window_logits
 from critic.tagger.predictor import Tagger
 from critic.tagger.windows import token_logits
 from data_modules.encoding.tokens import PairTemplate
@@ -167,13 +163,29 @@ def _quiet() -> Iterator[None]:
 
 def compare(folder: Path, *, is_tagger: bool) -> dict[str, Any]:
     """Compares logits, probabilities, labels and CPU-seconds of a folder's graph with those of its weights."""
-    outputs, num_threads = _tagger_outputs if is_tagger else _critic_outputs, torch.get_num_threads()
+    num_threads, sides = torch.get_num_threads(), []
     torch.set_num_threads(1)  # waiting threads would count as CPU time
     try:
-        expected, expected_results, expected_seconds = outputs(str(folder), "32-true")
-        found, results, seconds = outputs(str(folder), ONNX)
+        for precision in ("32-true", ONNX):
+            results: Sequence[Prediction]
+            if is_tagger:
+                tagger, requests = Tagger.load(folder, device="cpu", precision=precision), calibration_requests()
+                texts = [[getattr(one, name) for one in requests] for name in ("question", "knowledge", "response")]
+                columns = tagger.encoder.encode_texts(*texts)
+                logits = token_logits(tagger.model, tagger.encoder, columns, tagger.batch_tokens)
+                begin = time.process_time()
+                results = tagger.tag(requests)
+            else:
+                critic = Critic.load(folder, device="cpu", precision=precision)
+                knowledge, response = calibration_pairs()
+                columns = critic.encoder.encode_texts(knowledge, response)
+                logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
+                begin = time.process_time()
+                results = critic.score(knowledge, response)
+            sides.append((logits, results, time.process_time() - begin))
     finally:
         torch.set_num_threads(num_threads)
+    (expected, expected_results, expected_seconds), (found, results, seconds) = sides
     scores, expected_scores = ([one.score or 0.0 for one in side] for side in (results, expected_results))
     change = np.abs(np.array(scores) - np.array(expected_scores))
     return {
@@ -184,26 +196,3 @@ def compare(folder: Path, *, is_tagger: bool) -> dict[str, Any]:
         "labels_changed": sum(a.label != b.label for a, b in zip(results, expected_results, strict=True)),
         "times_as_fast": expected_seconds / seconds,
     }
-
-
-Outputs = tuple[NDArray[np.float32], Sequence[Prediction], float]
-
-
-def _critic_outputs(folder: str, precision: str) -> Outputs:
-    """Returns the logits of all windows, and results and CPU seconds of the responses."""
-    critic, (knowledge, response) = Critic.load(folder, device="cpu", precision=precision), calibration_pairs()
-    columns = critic.encoder.encode_texts(knowledge, response)
-    logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
-    begin = time.process_time()
-    scores = critic.score(list(knowledge), response)
-    return logits, scores, time.process_time() - begin
-
-
-def _tagger_outputs(folder: str, precision: str) -> Outputs:
-    """Returns the logits of response tokens, and results and CPU seconds of the responses."""
-    tagger, requests = Tagger.load(folder, device="cpu", precision=precision), calibration_requests()
-    sides = ([getattr(r, name) for r in requests] for name in ("question", "knowledge", "response"))
-    logits = token_logits(tagger.model, tagger.encoder, tagger.encoder.encode_texts(*sides), tagger.batch_tokens)
-    begin = time.process_time()
-    tagged = tagger.tag(requests)
-    return logits, tagged, time.process_time() - begin

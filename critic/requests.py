@@ -82,7 +82,8 @@ def answer_call(judge: Judge, knowledge: Any, response: Any, history: Any, join:
     rows = read_columns(columns, "response")
     histories = rows.get("history", [None] * len(rows["response"]))
     every = zip(rows["knowledge"], rows["response"], histories, strict=True)
-    return list(number_results(judge([read_request(*row, number, join) for number, row in enumerate(every)])))
+    results = judge([read_request(*row, number, join) for number, row in enumerate(every)])
+    return [replace(one, id=str(number)) for number, one in enumerate(results)]
 
 
 def example_chunks(
@@ -107,11 +108,6 @@ def read_request(knowledge: Any, response: Any, history: Any, number: int | None
 SINGLE = "0"  # the id of the result of a single response
 
 
-def number_results(results: Iterable[Prediction], first: int = 0) -> Iterator[Prediction]:
-    """Gives the results of a list the numbers of their responses as ids."""
-    return (replace(one, id=str(number)) for number, one in enumerate(results, first))
-
-
 def stream_results(
     judge: Judge,
     knowledge: Iterable[Any],
@@ -128,26 +124,23 @@ def stream_results(
     Args:
         description: Label of the progress bar.
         progress: Shows the progress bar.
-    """
-    given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-    requests = _read_one_by_one({name: read_iterable(name, column) for name, column in given.items()}, join)
-    total = len(response) if isinstance(response, Sized) else None
-    with tqdm(total=total, desc=description, disable=not read_flag("progress", progress), unit="response") as bar:
-        first = 0
-        while chunk := list(islice(requests, chunk_size)):
-            yield from number_results(judge(chunk), first)
-            first += len(chunk)
-            bar.update(len(chunk))
-
-
-def _read_one_by_one(columns: Mapping[str, Iterator[Any]], join: Join) -> Iterator[Request]:
-    """Yields the requests of long or endless columns: knowledge, response and optionally history.
 
     Raises:
         UserError: One column ends before the others, or an item is invalid.
     """
-    for place, row in enumerate(zip_longest(*columns.values(), fillvalue=_END)):
-        if ended := [name for name, item in zip(columns, row, strict=True) if item is _END]:
-            hint = "give as many of each as there are responses"
-            raise UserError(f"{name_list(ended)} ended before the others", place=f"item {place}", hint=hint)
-        yield read_request(row[0], row[1], row[2] if "history" in columns else None, place, join)
+    given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+    columns = [read_iterable(name, column) for name, column in given.items()]
+    rows = enumerate(zip_longest(*columns, fillvalue=_END))
+    total = len(response) if isinstance(response, Sized) else None
+    with tqdm(total=total, desc=description, disable=not read_flag("progress", progress), unit="response") as bar:
+        while chunk := list(islice(rows, chunk_size)):
+            requests = []
+            for number, row in chunk:
+                if ended := [name for name, item in zip(given, row, strict=True) if item is _END]:
+                    problem = f"{name_list(ended)} ended before the others"
+                    hint = "give as many of each as there are responses"
+                    raise UserError(problem, place=f"item {number}", hint=hint)
+                requests.append(read_request(row[0], row[1], row[2] if len(row) > 2 else None, number, join))
+            for (number, _), result in zip(chunk, judge(requests), strict=True):
+                yield replace(result, id=str(number))
+            bar.update(len(chunk))

@@ -138,7 +138,6 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
     Args:
         calibrate: Runs the model on typical texts; int8 measures the ranges of activations on them.
     """
-    check_precision(precision)
     if precision == "auto":
         precision = "bf16" if computes_in_bf16(device) else "int8" if can_quantise(device) else "32-true"
     if precision == "bf16":
@@ -150,6 +149,16 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         if computes_in_bf16(device):
             to_bf16(model)
     return model if precision == ONNX else accelerate(model)
+
+
+# Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
+# have the least padding; a GPU needs large batches.
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65_536
+
+
+def default_batch_tokens(model: Any) -> int:
+    """Returns the tokens of a batch of pairs that suit the model's device."""
+    return CPU_BATCH_TOKENS if model.device.type == "cpu" else GPU_BATCH_TOKENS
 
 
 def check_precision(precision: str) -> None:
@@ -219,7 +228,6 @@ def load_checkpoint(
     if onnx and device not in (None, "cpu"):
         raise UserError(f"precision=onnx runs on the CPU, and device is {device!r}", hint="leave device out")
     import_transformers()
-    import torch
     import transformers
 
     folder = fetch_folder(path, with_graph=onnx)

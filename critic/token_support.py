@@ -45,7 +45,7 @@ from torch.nn.functional import normalize
 from critic.runtime import pad_inputs
 from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
-from data_modules.encoding.ragged import Ragged, stack_rows
+from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import Tokenizer, single_template
 from data_modules.encoding.window_choice import rank_parts
 from faithkit.fast import plan_batches, without_last_layer
@@ -119,59 +119,38 @@ class TokenSupport:
 
     def supports(self, knowledge: Ragged, response: Ragged) -> list[Tensor]:
         """Computes the support of each response token [tokens], row by row; equal texts are encoded once."""
-        unique_knowledge, knowledge_index = _unique_texts(knowledge)
-        unique_responses, response_index = _unique_texts(response)
-        pairs = list(zip(knowledge_index, response_index, strict=True))
+        knowledge_texts, knowledge_index = _unique_texts(knowledge)
+        responses, response_index = _unique_texts(response)
+        rows = list(zip(knowledge_index, response_index, strict=True))
+        starts = [range(0, len(text), self.window) for text in responses]  # of each response's windows
         support: dict[tuple[int, int], Tensor] = {}
-        ordered = sorted(set(pairs))
+        ordered = sorted(set(rows))
         for begin in range(0, len(ordered), BLOCK):
-            support |= self._compute_block(ordered[begin : begin + BLOCK], unique_knowledge, unique_responses)
-        return [support[pair] for pair in pairs]
-
-    def best(self, sources: Sequence[Ragged], response: Ragged) -> list[Tensor]:
-        """Computes the highest support of each response token over several sources [tokens], row by row."""
-        pairs = self.supports(stack_rows(sources), stack_rows([response] * len(sources)))
-        return [torch.stack(pairs[row :: len(response)]).amax(0) for row in range(len(response))]
-
-    def _compute_block(
-        self,
-        pairs: Sequence[tuple[int, int]],
-        knowledge: Sequence[NDArray[np.int32]],
-        responses: Sequence[NDArray[np.int32]],
-    ) -> dict[tuple[int, int], Tensor]:
-        """Computes the support of pairs of texts; states of knowledge are held for one batch."""
-        numbers = sorted({number for _, number in pairs})
-        asked = [(number, start) for number in numbers for start in self._starts(responses[number])]
-        response_states = {(number, start): states for number, start, states in self.encode_windows(responses, asked)}
-        support = {pair: torch.full((len(responses[pair[1]]),), -1.0, device=self.model.device) for pair in pairs}
-        readers: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)  # of a window of knowledge
-        for text, number in pairs:
-            for begin in self._starts(responses[number]):
-                part = responses[number][begin : begin + self.window]
-                for start in self._choose(knowledge[text], part):
-                    readers[text, start].append((number, begin))
-        for text, start, window in self.encode_windows(knowledge, list(readers)):
-            for number, begin in readers[text, start]:
-                in_window = token_support(response_states[number, begin], window)
-                best = support[text, number][begin : begin + self.window]
-                best.copy_(torch.maximum(best, in_window))
-        return {
-            pair: values.cpu() if len(knowledge[pair[0]]) else torch.full(values.shape, EMPTY_KNOWLEDGE)
-            for pair, values in support.items()
-        }
-
-    def _starts(self, text: Sequence[int] | NDArray[np.int32]) -> range:
-        """Returns the first token of each window of a text."""
-        return range(0, len(text), self.window)
-
-    def _choose(self, knowledge: NDArray[np.int32], part: NDArray[np.int32]) -> list[int]:
-        """Returns the first tokens of the windows of a knowledge text that are read for a part of a response."""
-        starts = self._starts(knowledge)
-        if self.max_windows is None or len(starts) <= self.max_windows:
-            return list(starts)
-        start = np.array(starts)
-        chosen = rank_parts(part, knowledge, start, start + self.window, self.max_windows)
-        return [starts[place] for place in sorted(chosen.tolist())]
+            pairs = ordered[begin : begin + BLOCK]
+            asked = [(number, first) for number in sorted({number for _, number in pairs}) for first in starts[number]]
+            states = {(number, first): found for number, first, found in self.encode_windows(responses, asked)}
+            readers: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)  # of a window of knowledge
+            for text, number in pairs:
+                support[text, number] = torch.full((len(responses[number]),), -1.0, device=self.model.device)
+                windows = np.arange(0, len(knowledge_texts[text]), self.window)
+                for first in starts[number]:
+                    chosen = windows
+                    if self.max_windows is not None and len(windows) > self.max_windows:
+                        part = responses[number][first : first + self.window]
+                        ends = windows + self.window
+                        ranked = rank_parts(part, knowledge_texts[text], windows, ends, self.max_windows)
+                        chosen = windows[np.sort(ranked)]
+                    for start in chosen.tolist():
+                        readers[text, start].append((number, first))
+            for text, start, window in self.encode_windows(knowledge_texts, list(readers)):  # held one batch at a time
+                for number, first in readers[text, start]:
+                    best = support[text, number][first : first + self.window]
+                    best.copy_(torch.maximum(best, token_support(states[number, first], window)))
+            for text, number in pairs:
+                if not len(knowledge_texts[text]):
+                    support[text, number].fill_(EMPTY_KNOWLEDGE)
+                support[text, number] = support[text, number].cpu()
+        return [support[row] for row in rows]
 
     @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def encode_windows(

@@ -102,11 +102,3 @@ def longest_sequence(model: Any) -> int | None:
     if not isinstance(positions, torch.nn.Embedding):
         return None
     return int(positions.num_embeddings) - first_position(model)
-
-
-def check_length(model: Any, max_length: int, weights: str) -> None:
-    """Refuses sequences longer than the learnt positions of the encoder."""
-    longest = longest_sequence(model)
-    if longest is not None and max_length > longest:
-        problem = f"model.max_length is {max_length}, but this encoder reads at most {longest} tokens"
-        raise UserError(problem, place=weights, hint=f"set model.max_length={longest} or less")

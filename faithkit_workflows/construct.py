@@ -52,8 +52,7 @@ def main(cfg: Any) -> None:
     """
     from faithkit.errors import UserError
     from faithkit.files.open_run import open_run, resolve_config
-    from faithkit.files.run_folder import RunFolder, log_to
-    from faithkit.files.saved_config import read_config
+    from faithkit.files.run_folder import RunFolder, log_to, read_config
     from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.settings.construction import ConstructSettings
 
@@ -81,7 +80,7 @@ def main(cfg: Any) -> None:
 def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:
     """Adds the pipeline of a resumed run, so that its keys can be set; a broken run is reported later."""
     from faithkit.errors import UserError
-    from faithkit.files.saved_config import read_config
+    from faithkit.files.run_folder import read_config
 
     resumed = [text.partition("=")[2] for text in arguments if text.startswith("resume=")]
     if not resumed or any(text.startswith("pipeline=") for text in arguments):

@@ -168,8 +168,7 @@ def train_seeds(run: "RunFolder", config: Mapping[str, Any]) -> None:
 
     Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
     """
-    from faithkit.files.run_folder import process_rank
-    from faithkit.files.saved_config import write_config
+    from faithkit.files.run_folder import process_rank, write_config
     from faithkit.metrics.results import read_metrics, write_results
     from faithkit.provenance.predicted_rows import read_predicted_rows
     from faithkit.reports.report import Report
@@ -226,8 +225,7 @@ def seeded_report(name: str, names: Sequence[str], columns: Mapping[str, Mapping
     from rich.table import Table
     from rich.text import Text
 
-    from faithkit.reports.report import Report
-    from faithkit.reports.score_table import metrics_table
+    from faithkit.reports.report import Report, metrics_table
     from faithkit.statistics.metric import Metric
 
     def table(columns: Mapping[str, Mapping[str, Metric]], metrics: Sequence[str], title: str) -> Table:

@@ -15,7 +15,7 @@ from faithkit.inference.local_text import start_transformers
 from faithkit.inference.text import AUTO, BEAM, GREEDY, TRANSFORMERS, VLLM, Engine, LocalOptions
 from faithkit.weights.load import check_end_token, import_transformers, load_config
 from faithkit.weights.resolve import fetch_folder, loading
-from generation.weights import ARCHITECTURES, Settings, families_of, load_generator, model_names
+from generation.weights import ARCHITECTURES, Settings, load_generator, read_families
 
 MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # the paper's, for models without our sidecar
 
@@ -53,8 +53,7 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
     settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
     with loading(str(folder or path)) as source:
         if settings is None:
-            names = model_names(source)
-            fitting = families_of(names)
+            names, fitting = read_families(source)
             if not fitting:
                 hint = "give a run of a generator, or a language model"
                 raise UserError(f"{', '.join(names)} writes no text", place=source, hint=hint)

@@ -111,19 +111,6 @@ def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.i
     return np.stack([np.asarray(column).astype(np.int64) for column in columns.values()], axis=1)
 
 
-def model_digest(checkpoint: str) -> str:
-    """Hashes a model for the keys of caches: the content of its folder, or else its hub name."""
-    path = Path(checkpoint).expanduser()
-    source = find_folder(checkpoint) if path.exists() else Path(resolve(checkpoint))
-    if not source.is_dir():
-        return checkpoint
-    digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(f for f in source.iterdir() if f.suffix in (".json", ".safetensors")):
-        with file.open("rb") as loaded:
-            digest.update(file.name.encode() + hashlib.file_digest(loaded, "blake2b").digest())
-    return digest.hexdigest()
-
-
 class Ctrl:
     """Measures the features of control tokens.
 
@@ -189,8 +176,16 @@ class Ctrl:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the entailment model, for the keys of caches."""
-        return model_digest(self.entailment)
+        """The entailment model's hash for the keys of caches: the content of its folder, or else its hub name."""
+        exists = Path(self.entailment).expanduser().exists()
+        source = find_folder(self.entailment) if exists else Path(resolve(self.entailment))
+        if not source.is_dir():
+            return self.entailment
+        digest = hashlib.blake2b(digest_size=16)
+        for file in sorted(f for f in source.iterdir() if f.suffix in (".json", ".safetensors")):
+            with file.open("rb") as loaded:
+                digest.update(file.name.encode() + hashlib.file_digest(loaded, "blake2b").digest())
+        return digest.hexdigest()
 
     def fingerprint(self) -> str:
         """Returns everything besides the examples that determines the measured values, for the keys of caches."""
@@ -210,8 +205,24 @@ class Ctrl:
             UserError: With `source=official`, a training row without official tokens, or other tokens than these.
         """
         if self.source == OFFICIAL:
-            found = np.array([_official_levels(example) for example in examples], np.int8).reshape(len(examples), 3)
-            return {group: found[:, list(OFFICIAL_TOKENS).index(group)] for group in self.groups}
+            place, hint = "control.source=official", "set control.source=measured"
+            rows = []
+            for example in examples:
+                tokens = example.meta.get(OFFICIAL_FIELD)
+                if not tokens and example.split.startswith("train"):
+                    raise UserError(f"row {example.id} has no {OFFICIAL_FIELD}", place=place, hint=hint)
+                if not tokens:  # those of a faithful answer
+                    rows.append([max(of_group.values()) for of_group in OFFICIAL_TOKENS.values()])
+                    continue
+                known = zip(tokens, OFFICIAL_TOKENS.values(), strict=False)
+                found = [of_group[token] for token, of_group in known if token in of_group]
+                if not len(found) == len(tokens) == len(OFFICIAL_TOKENS):
+                    names = "; ".join(", ".join(of_group) for of_group in OFFICIAL_TOKENS.values())
+                    problem = f"row {example.id}: {OFFICIAL_FIELD} is {shorten(tokens)}, not one each of {names}"
+                    raise UserError(problem, place=place, hint=hint)
+                rows.append(found)
+            official = np.array(rows, np.int8).reshape(len(rows), len(OFFICIAL_TOKENS))
+            return {group: official[:, list(OFFICIAL_TOKENS).index(group)] for group in self.groups}
         columns: Columns = {}
         for group in self.groups:
             if group == VOICE:
@@ -257,20 +268,3 @@ class Ctrl:
     def release(self) -> None:
         """Frees the entailment model; it is loaded again when it is needed again."""
         self._model = None
-
-
-def _official_levels(example: Example) -> list[int]:
-    """Returns the level of each group by the row's official tokens, or those of a faithful answer."""
-    tokens, hint = example.meta.get(OFFICIAL_FIELD), "set control.source=measured"
-    if not tokens:
-        if example.split.startswith("train"):
-            raise UserError(f"row {example.id} has no {OFFICIAL_FIELD}", place="control.source=official", hint=hint)
-        return [max(of_group.values()) for of_group in OFFICIAL_TOKENS.values()]
-    if len(tokens) == len(OFFICIAL_TOKENS):
-        found = [of_group.get(token) for token, of_group in zip(tokens, OFFICIAL_TOKENS.values(), strict=True)]
-        known_levels = [level for level in found if level is not None]
-        if len(known_levels) == len(found):
-            return known_levels
-    known = "; ".join(", ".join(names) for names in OFFICIAL_TOKENS.values())
-    problem = f"row {example.id}: {OFFICIAL_FIELD} is {shorten(tokens)}, not one each of {known}"
-    raise UserError(problem, place="control.source=official", hint=hint)

@@ -7,7 +7,7 @@ Generator.load("runs/...").reply(knowledge="...", history=["Have you heard of ..
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
@@ -63,7 +63,6 @@ def as_example(knowledge: Any, history: Any, place: str | None = None) -> Exampl
 
 CHUNK_SIZE = 1024  # turns that a stream reads together
 Advance = Callable[[int], object]  # called with the number of examples that were just answered
-Row = Example | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +77,6 @@ class Candidate:
     text: str
     logprob: float
     finished: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Gives the fields as plain values, for JSON."""
-        return asdict(self)
 
 
 class ReplyOptions(TypedDict, total=False):
@@ -212,7 +207,7 @@ class Generator:
     @arguments.explain_keywords
     def stream(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[Example | Mapping[str, Any]],
         *,
         decoding: Decoding | None = None,
         control: Sequence[str] | None = None,

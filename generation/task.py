@@ -120,8 +120,8 @@ class GeneratorModule(TrainingModule):
         optimizer: OptimizerOptions,
         *,
         num_steps: int,
-        dataset: str = "validation",
-        seed: int = 0,
+        dataset: str,
+        seed: int,
     ):
         super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.objective = model, objective
@@ -136,7 +136,6 @@ class GeneratorModule(TrainingModule):
         output = self.objective.run(self.model, batch)
         step = Step(
             batch=batch,
-            model=self.model,
             output=output,
             losses=token_losses(output.logits, batch["target"]),
             processes=self,

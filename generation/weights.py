@@ -89,8 +89,7 @@ def load_generator(
     family = ARCHITECTURES[architecture]
     with loading(weights) as folder:
         config_class = family.config_class  # loads the module of a family of ours, which makes its type known
-        names = model_names(folder)
-        fitting = families_of(names)
+        names, fitting = read_families(folder)
         if architecture not in fitting:
             hint = (
                 f"these weights are for {ARCHITECTURES[fitting[0]].choice}"
@@ -133,17 +132,17 @@ def starts_with(model: Any, tokenizer: Any, decoder_prefix: Sequence[int]) -> No
         setattr(model.config, name, value)
 
 
-def model_names(folder: str) -> list[str]:
-    """Reads the class names of the model from a folder's config, or else its type."""
+def read_families(folder: str) -> tuple[list[str], list[str]]:
+    """Reads the class names of a model from its config, or else its type; and what it can be loaded as.
+
+    Returns:
+        The names, and the keys of ARCHITECTURES that they belong to, the likeliest first.
+    """
     stored = read_config(folder, own_types=("doha",))
-    return stored.get("architectures") or [stored["model_type"]]
-
-
-def families_of(names: Sequence[str]) -> list[str]:
-    """Finds the keys of ARCHITECTURES that models of these class names can be loaded as, the likeliest first."""
+    names = stored.get("architectures") or [stored["model_type"]]
     if DOHA in names:
-        return ["doha"]
-    return [key for key, family in ARCHITECTURES.items() if any(name.endswith(family.heads) for name in names)]
+        return names, ["doha"]
+    return names, [key for key, one in ARCHITECTURES.items() if any(name.endswith(one.heads) for name in names)]
 
 
 @options()

@@ -32,7 +32,8 @@ from faithkit.settings.types import OneOf, Tokens
 from faithkit.weights.resolve import fetch_folder
 from judge.options import TRAINABLE, AskOptions
 from judge.prompt import Prompts, PromptTemplate, build_prompts
-from judge.questions import Answered, weigh_or_write
+from judge.questions import weigh_or_write
+from judge.reply import declared_asking
 
 PROMPT = ("text", "system", "name")  # stored fields of a template, without few-shot examples
 DEFAULT, UNCALIBRATED = AskOptions(), ScoreCalibration()
@@ -129,7 +130,7 @@ class Judge:
         self.engine, self.options, self.calibration = engine, options, calibration
         given = Prompts(options.ask, template) if isinstance(template, PromptTemplate) else template
         self.prompts = given or build_prompts(options)
-        self.asking = self.prompts.asking
+        self.asking = declared_asking(self.prompts.ask, self.prompts.each[0].header)
         self.name = name or engine.identity
         self.languages: tuple[str, ...] = (ANY,)
         self.num_unlocated = 0  # quoted parts that were not found in their responses, over all judgements
@@ -259,17 +260,34 @@ class Judge:
             progress: Shows a progress bar for a list.
         """
         arguments.read_flag("progress", progress)
-        if isinstance(response, str):
-            [judgement] = self.predict_examples([_example(knowledge, response, history, 0)])
-            return judgement
-        if not is_list(response):
+        if is_single := isinstance(response, str):
+            rows = [(knowledge, response, history)]
+        elif is_list(response):
+            given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+            columns = read_columns(given, "response")
+            histories = columns.get("history", [None] * len(columns["response"]))
+            rows = list(zip(columns["knowledge"], columns["response"], histories, strict=True))
+        else:
             raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
-        columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-        rows = read_columns(columns, "response")
-        histories = rows.get("history", [None] * len(rows["response"]))
-        every = zip(rows["knowledge"], rows["response"], histories, strict=True)
-        examples = [_example(*row, number) for number, row in enumerate(every)]
-        return list(self.predict_examples(examples, progress=progress))
+        examples = []
+        for number, (known, text, turns) in enumerate(rows):
+            place = f"item {number}"
+            # Judges also read dialogues without knowledge.
+            is_empty = known is None or (isinstance(known, str) and not known.strip()) or known in ([], ())
+            said = [turns] if isinstance(turns, str) else turns
+            examples.append(
+                Example(
+                    id=str(number),
+                    source="judge",
+                    split="judge",
+                    group=str(number),
+                    knowledge="" if is_empty else "\n".join(read_passages("knowledge", known, place)),
+                    history=() if said is None else read_history(said, place),
+                    response=read_text("response", text, place),
+                )
+            )
+        judged = list(self.predict_examples(examples, progress=progress and not is_single))
+        return judged[0] if is_single else judged
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -292,8 +310,39 @@ class Judge:
             always_write=not self.weighs,
             title="judging" if progress else None,
         )
-        for example, answered in found:
-            yield self._make_prediction(example, answered)
+        for example, (weighed, written) in found:
+            probability = None
+            if weighed and weighed.probabilities:
+                assert asking.choices is not None, "probabilities need choices"
+                odds = logit([weighed.probabilities[asking.choices[0]]])
+                [probability] = self.calibration.scores(odds).tolist()
+            if written is None:
+                assert weighed is not None, "every prompt has a result"
+                if probability is None:
+                    yield Prediction(id=example.id, label=UNPARSED, text=weighed.problem, failed=True)
+                else:
+                    yield Prediction(id=example.id, label=self.calibration.label(probability), score=probability)
+                continue
+            if not written.texts:
+                yield Prediction(id=example.id, label=UNPARSED, text=written.problem, failed=True)
+                continue
+            replies = [asking.parse(text, example.response) for text in written.texts]
+            chosen = replies[0]
+            votes = Counter(one.label for one in replies)
+            parsed = votes[HALLUCINATED] + votes[FAITHFUL]
+            if len(replies) > 1 and parsed:
+                label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
+                chosen = next(one for one in replies if one.label == label)
+                probability = votes[HALLUCINATED] / parsed
+            self.num_unlocated += chosen.num_unlocated
+            yield Prediction(
+                id=example.id,
+                label=chosen.label,
+                score=probability,
+                spans=tuple(replace(span, text=example.response[span.start : span.end]) for span in chosen.spans),
+                text=chosen.text,
+                reason=chosen.rationale,
+            )
 
     @property
     def weighs(self) -> bool:
@@ -301,53 +350,3 @@ class Judge:
         options = self.options
         is_verdict = options.ask == DEFAULT.ask and self.asking.choices is not None
         return is_verdict and options.num_samples == 1 and not options.written
-
-    def _make_prediction(self, example: Example, answered: Answered) -> Prediction:
-        """Makes the prediction from the result of one prompt."""
-        weighed, written = answered
-        probability = None
-        if weighed and weighed.probabilities:
-            choices = self.asking.choices
-            assert choices is not None, "probabilities need choices"
-            odds = logit([weighed.probabilities[choices[0]]])
-            [probability] = self.calibration.scores(odds).tolist()
-        if written is None:
-            assert weighed is not None, "every prompt has a result"
-            if probability is None:
-                return Prediction(id=example.id, label=UNPARSED, text=weighed.problem, failed=True)
-            return Prediction(id=example.id, label=self.calibration.label(probability), score=probability)
-        if not written.texts:
-            return Prediction(id=example.id, label=UNPARSED, text=written.problem, failed=True)
-        replies = [self.asking.parse(text, example.response) for text in written.texts]
-        chosen = replies[0]
-        votes = Counter(one.label for one in replies)
-        parsed = votes[HALLUCINATED] + votes[FAITHFUL]
-        if len(replies) > 1 and parsed:
-            label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
-            chosen = next(one for one in replies if one.label == label)
-            probability = votes[HALLUCINATED] / parsed
-        self.num_unlocated += chosen.num_unlocated
-        return Prediction(
-            id=example.id,
-            label=chosen.label,
-            score=probability,
-            spans=tuple(replace(span, text=example.response[span.start : span.end]) for span in chosen.spans),
-            text=chosen.text,
-            reason=chosen.rationale,
-        )
-
-
-def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
-    name, place = str(number), f"item {number}"
-    turns = [history] if isinstance(history, str) else history
-    # Judges also read dialogues without knowledge.
-    is_empty = knowledge is None or (isinstance(knowledge, str) and not knowledge.strip()) or knowledge in ([], ())
-    return Example(
-        id=name,
-        source="judge",
-        split="judge",
-        group=name,
-        knowledge="" if is_empty else "\n".join(read_passages("knowledge", knowledge, place)),
-        history=() if turns is None else read_history(turns, place),
-        response=read_text("response", response, place),
-    )

@@ -59,7 +59,7 @@ from faithkit.inference.prompts import (
 from faithkit.inference.text import Message
 from faithkit.records import HALLUCINATED, Example
 from judge.options import MAX_EXAMPLES, REPLIES, TRAINABLE, AskOptions, PromptHeader
-from judge.reply import ASKINGS, NO_HEADER, Asking, declared_asking, target_text
+from judge.reply import NO_HEADER, target_text
 
 RESPONSE = "response"
 OPTIONAL_FIELDS = ("knowledge", "history", "dialogue", "question")
@@ -94,12 +94,8 @@ class PromptTemplate:
 
     def fill(self, example: Example) -> str:
         """Replaces the fields by an example's texts; braces in these texts are unchanged."""
-        instruction, question = self._parts
+        instruction, question = split_instruction(self.text, (RESPONSE, *OPTIONAL_FIELDS))
         return _fill([*instruction, *question], example, self.examples)
-
-    @property
-    def _parts(self) -> tuple[list[str], list[str]]:
-        return split_instruction(self.text, (RESPONSE, *OPTIONAL_FIELDS))
 
     def messages(self, example: Example) -> tuple[Message, ...]:
         """Makes the messages of a request."""
@@ -120,40 +116,36 @@ def example_values(example: Example) -> dict[str, str]:
 
 
 def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:
-    """Reads a built-in prompt by its name, or a prompt in the user's folder."""
-
-    def build(text: str, system: str) -> PromptTemplate:
-        header, text = read_header(text)
-        return PromptTemplate(text, system=header.system or system, name=name, header=header)
-
-    return read_text("judge", name, folder, build)
-
-
-def read_header(text: str) -> tuple[PromptHeader, str]:
-    """Splits the text of a file into its header and the prompt.
+    """Reads a built-in prompt by its name, or a prompt in the user's folder.
 
     Raises:
-        UserError: The header does not end, is not YAML, or has an unknown key or a wrong value.
+        UserError: It is missing or lacks a field, or its header does not end, is not YAML, or has an unknown key or a
+            wrong value.
     """
-    first, _, rest = text.lstrip("\ufeff").partition("\n")
-    if first.rstrip() != HEADER_MARK:
-        return NO_HEADER, text
-    head = re.split(rf"^{HEADER_MARK}[ \t\r]*$\n?", rest, maxsplit=1, flags=re.MULTILINE)
-    if len(head) == 1:
-        raise UserError("the header does not end", hint=f"write a second line of {HEADER_MARK} after its keys")
-    try:
-        values: Any = yaml.load(head[0], Loader=yaml.BaseLoader)  # noqa: S506 - yes and no are texts, and nothing else is built
-    except yaml.YAMLError as error:
-        raise UserError(
-            f"the header is not YAML: {shorten(str(error))}", hint="write lines such as reply: json"
-        ) from None
-    known = [one.name for one in fields(PromptHeader)]
-    if not isinstance(values, Mapping) or not values:
-        raise UserError("the header has no keys", hint=f"write reply: {', '.join(REPLIES[:-1])} or {REPLIES[-1]}")
-    if unknown := [key for key in values if key not in known]:
-        raise UserError(f"a header has no key {unknown[0]!r}", hint=choice_hint(str(unknown[0]), known))
-    spans = values.get("spans")
-    return PromptHeader(**{**values, **({"spans": [spans]} if isinstance(spans, str) and spans else {})}), head[1]
+
+    def build(text: str, system: str) -> PromptTemplate:
+        first, _, rest = text.lstrip("\ufeff").partition("\n")
+        if first.rstrip() != HEADER_MARK:
+            return PromptTemplate(text, system=system, name=name)
+        head = re.split(rf"^{HEADER_MARK}[ \t\r]*$\n?", rest, maxsplit=1, flags=re.MULTILINE)
+        if len(head) == 1:
+            raise UserError("the header does not end", hint=f"write a second line of {HEADER_MARK} after its keys")
+        try:
+            values: Any = yaml.load(head[0], Loader=yaml.BaseLoader)  # noqa: S506 - yes and no are texts, and nothing else is built
+        except yaml.YAMLError as error:
+            problem, hint = f"the header is not YAML: {shorten(str(error))}", "write lines such as reply: json"
+            raise UserError(problem, hint=hint) from None
+        known = [one.name for one in fields(PromptHeader)]
+        if not isinstance(values, Mapping) or not values:
+            hint = f"write reply: {', '.join(REPLIES[:-1])} or {REPLIES[-1]}"
+            raise UserError("the header has no keys", hint=hint)
+        if unknown := [key for key in values if key not in known]:
+            raise UserError(f"a header has no key {unknown[0]!r}", hint=choice_hint(str(unknown[0]), known))
+        spans = values.get("spans")
+        header = PromptHeader(**{**values, **({"spans": [spans]} if isinstance(spans, str) and spans else {})})
+        return PromptTemplate(head[1], system=header.system or system, name=name, header=header)
+
+    return read_text("judge", name, folder, build)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +168,6 @@ class Prompts:
     def each(self) -> list[PromptTemplate]:
         """Lists all prompts."""
         return [*([self.default] if self.default else []), *self.by_task.values()]
-
-    @property
-    def asking(self) -> Asking:
-        """Returns the way to prompt the judge and to parse its reply."""
-        return declared_asking(self.ask, self.each[0].header)
 
     def of(self, example: Example) -> PromptTemplate:
         """Returns the prompt of an example.
@@ -213,12 +200,11 @@ def read_prompts(ask: str, folder: str | None = None) -> Prompts:
     Raises:
         UserError: A file is missing or wrong, or two of them declare different replies.
     """
-    name = ASKINGS[ask].prompt
     root = prompts_folder("judge", folder) if folder else None
-    files = sorted(root.glob(f"{name}.*{SUFFIX}")) if root else []
-    by_task = {file.name[len(name) + 1 : -len(SUFFIX)].casefold(): read_prompt(file.stem, folder) for file in files}
-    needs_default = root is None or not files or (root / f"{name}{SUFFIX}").is_file()
-    found = Prompts(ask, read_prompt(name, folder) if needs_default else None, by_task, folder or "")
+    files = sorted(root.glob(f"{ask}.*{SUFFIX}")) if root else []
+    by_task = {file.name[len(ask) + 1 : -len(SUFFIX)].casefold(): read_prompt(file.stem, folder) for file in files}
+    needs_default = root is None or not files or (root / f"{ask}{SUFFIX}").is_file()
+    found = Prompts(ask, read_prompt(ask, folder) if needs_default else None, by_task, folder or "")
     headers = {str(replace(one.header, system=None)): one.name for one in found.each}
     if len(headers) > 1:
         one, other, *_ = headers.values()
@@ -230,7 +216,7 @@ def read_prompts(ask: str, folder: str | None = None) -> Prompts:
 def build_prompts(options: AskOptions, shots: Sequence[Example] = ()) -> Prompts:
     """Builds the prompts of the options, with the given examples or those of a file."""
     found = read_prompts(options.ask, options.prompts)
-    shots = shots or find_shots(ASKINGS[options.ask].prompt, options)
+    shots = shots or find_shots(options.ask, options)
     default = found.default and with_shots(found.default, shots)
     return replace(
         found, default=default, by_task={task: with_shots(one, shots) for task, one in found.by_task.items()}
@@ -240,7 +226,8 @@ def build_prompts(options: AskOptions, shots: Sequence[Example] = ()) -> Prompts
 def with_shots(template: PromptTemplate, shots: Sequence[Example]) -> PromptTemplate:
     """Adds examples to a prompt."""
     # Each example repeats the prompt from its first field on.
-    filled = [(_fill(template._parts[1], one, ""), one.target or "") for one in shots]
+    _, question = split_instruction(template.text, (RESPONSE, *OPTIONAL_FIELDS))
+    filled = [(_fill(question, one, ""), one.target or "") for one in shots]
     return replace(template, examples=join_examples(filled))
 
 

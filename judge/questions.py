@@ -194,13 +194,12 @@ class Asker:
         instruction, asked = split_instruction(prompt.text, (*OPTIONAL_FIELDS, *kept))
         self.prompt = replace(prompt, text="\n\n".join([*instruction, *asked]))
 
-        def fill(shot: Example) -> str:
+        filled = []
+        for shot in shots:
             texts = (shot.response, *(str(shot.meta[name]) for name in kept[1:]))
-            return fill_fields(
-                "\n\n".join(asked), {**example_values(shot), **dict(zip(kept, texts, strict=True))}, *kept
-            )
-
-        self.examples = join_examples([(fill(shot), shot.target or "") for shot in shots])
+            values = {**example_values(shot), **dict(zip(kept, texts, strict=True))}
+            filled.append((fill_fields("\n\n".join(asked), values, *kept), shot.target or ""))
+        self.examples = join_examples(filled)
 
     def answers(self, rows: Sequence[tuple[Example, Mapping[str, str]]], *, progress: bool = False) -> Iterator[Answer]:
         """Yields the answers in the rows' order; a row is an example with the values of the other fields."""

@@ -2,7 +2,7 @@
 
 Parsed are yes or no, quotations and JSON. A reply in another form is unparsed.
 
-A verdict is the word Yes or No at the beginning of a reply (`read_verdict`), or of its last line (`read_last_line`), in
+A verdict is the word Yes or No at the beginning of a reply (`read_verdict`), or of its last line (`parse_steps`), in
 any case and with any marks around it. Longer words (None, Nobel, Yesterday) and phrases with another meaning (No doubt,
 Yes and no) are no verdict.
 
@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from data_modules.reading.fields import YES_NO
@@ -87,15 +87,11 @@ def without_thoughts(text: str) -> str:
     return _THOUGHTS.sub("", text).strip()
 
 
-@cache
-def _word_pattern(words: tuple[str, str]) -> re.Pattern[str]:
-    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    return re.compile(rf"^[{MARKS}]*({either})(?![\w’'-]){_OTHERS}", re.IGNORECASE)
-
-
 def read_first_word(text: str, words: tuple[str, str]) -> str:
     """Parses one of two words at the beginning of a reply: that for hallucinated, that for faithful; else unparsed."""
-    found = _word_pattern(words).match(without_thoughts(text))
+    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    pattern = rf"^[{MARKS}]*({either})(?![\w’'-]){_OTHERS}"
+    found = re.match(pattern, without_thoughts(text), re.IGNORECASE)
     return _label_of(found[1], words) if found else UNPARSED
 
 
@@ -119,12 +115,6 @@ def read_verdict(text: str) -> str:
     return UNPARSED
 
 
-def read_last_line(text: str, words: tuple[str, str] = CHOICES) -> str:
-    """Parses the verdict in the last line of a reply, with or without `Answer:`."""
-    lines = [line for line in without_thoughts(text).splitlines() if line.strip(" \t*_`")]
-    return read_first_word(_LABELLED.sub("", lines[-1]), words) if lines else UNPARSED
-
-
 def read_pattern(text: str, words: tuple[str, str]) -> str:
     """Parses the verdict by two regular expressions: that which matches first, at one place the longer match.
 
@@ -135,29 +125,6 @@ def read_pattern(text: str, words: tuple[str, str]) -> str:
     found = [re.search(word, without_thoughts(text), re.IGNORECASE) for word in words]
     places = [(match.start(), -match.end()) if match else (len(text), 0) for match in found]
     return UNPARSED if places[0] == places[1] else (HALLUCINATED, FAITHFUL)[places.index(min(places))]
-
-
-def read_keys(
-    text: str, verdict: str | None, spans: Sequence[str], words: tuple[str, str]
-) -> tuple[str, dict[str, list[str]]]:
-    """Parses a JSON object: the label by the key of the verdict, or by whether a list has a part; and parts by key.
-
-    >>> read_keys('{"found": "yes", "parts": ["a red fox"]}', "found", ["parts"], CHOICES)
-    ('hallucinated', {'parts': ['a red fox']})
-    >>> read_keys('{"conflict": [], "baseless": ""}', None, ["conflict", "baseless"], CHOICES)
-    ('faithful', {'conflict': [], 'baseless': []})
-    """
-    values = _read_json(without_thoughts(text))
-    if not isinstance(values, dict):
-        return UNPARSED, {}
-    lists = {key: _read_parts(values.get(key)) for key in spans}
-    parts = {key: found or [] for key, found in lists.items()}
-    if verdict is None:
-        return (UNPARSED if None in lists.values() else HALLUCINATED if any(parts.values()) else FAITHFUL), parts
-    value = values.get(verdict)
-    if isinstance(value, bool) and words == CHOICES:
-        return (HALLUCINATED if value else FAITHFUL), parts
-    return _label_of(str(value).strip(), words), parts
 
 
 def _read_parts(value: Any) -> list[str] | None:
@@ -229,10 +196,28 @@ def locate(part: str, response: str) -> tuple[int, int] | None:
     if not part_words or not response_words:
         return None
     size = len(part_words)
-    begins = (n for n in range(len(response_words) - size + 1) if response_words[n : n + size] == part_words)
-    begin = next(begins, -1)
-    found = (begin, begin + size) if begin >= 0 else _find_most_similar(part_words, response_words)
-    return (places[found[0]][0], places[found[1] - 1][1]) if found else None
+    for begin in range(len(response_words) - size + 1):
+        if response_words[begin : begin + size] == part_words:
+            return places[begin][0], places[begin + size - 1][1]
+    if size > MAX_WORDS:
+        return None
+    # The most similar word sequence; of equal ones the shortest and first.
+    matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(part_words)  # the matcher caches this side
+    slack, words = max(1, size // 5), set(part_words)
+    best, found = MIN_SIMILARITY, None
+    for length in range(max(1, size - slack), size + slack + 1):
+        for begin in range(len(response_words) - length + 1):
+            sequence = response_words[begin : begin + length]
+            # An upper bound of the similarity, which excludes most sequences.
+            shared = sum(word in words for word in sequence)
+            if 2 * shared / (length + size) < best or sequence[0] not in words or sequence[-1] not in words:
+                continue
+            matcher.set_seq1(sequence)
+            ratio = matcher.ratio()
+            if ratio > best or (ratio == best and found is None):
+                best, found = ratio, (places[begin][0], places[begin + length - 1][1])
+    return found
 
 
 def locate_all(
@@ -256,32 +241,6 @@ def locate_all(
             joined.append((begin, end, label))
     spans = (Span(start=begin, end=end, label=label, **span_type(label_set, label)) for begin, end, label in joined)
     return tuple(spans), places.count(None)
-
-
-def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
-    """Finds the word sequence most similar to the part; of equal ones the shortest and first."""
-    if len(part) > MAX_WORDS:
-        return None
-    matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(part)  # the matcher caches this side
-    slack, part_words = max(1, len(part) // 5), set(part)
-    best, place = MIN_SIMILARITY, None
-    for size in range(max(1, len(part) - slack), len(part) + slack + 1):
-        for begin in range(len(response) - size + 1):
-            sequence = response[begin : begin + size]
-            # An upper bound of the similarity, which excludes most sequences.
-            shared = sum(word in part_words for word in sequence)
-            if (
-                2 * shared / (size + len(part)) < best
-                or sequence[0] not in part_words
-                or sequence[-1] not in part_words
-            ):
-                continue
-            matcher.set_seq1(sequence)
-            ratio = matcher.ratio()
-            if ratio > best or (ratio == best and place is None):
-                best, place = ratio, (begin, begin + size)
-    return place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +267,9 @@ Parse = Callable[[str, str], ParsedReply]  # from a reply and the judged respons
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A way to prompt a judge.
+    """A way to prompt a judge; its name is that of its prompt.
 
     Args:
-        prompt: The name of its prompt.
         parse: Parses a reply.
         new_tokens: Maximum length of a reply.
         choices: The beginnings of a hallucinated and of a faithful reply, whose probabilities are computed without
@@ -319,7 +277,6 @@ class Asking:
         form: The form that constrains the reply.
     """
 
-    prompt: str
     parse: Parse
     new_tokens: int
     choices: tuple[str, str] | None = CHOICES
@@ -347,9 +304,11 @@ def parse_judgement(text: str, response: str, words: tuple[str, str] | None = No
 
 
 def parse_steps(text: str, response: str, words: tuple[str, str] = CHOICES) -> ParsedReply:
-    """Parses the verdict in the last line; the lines before it are the explanation."""
-    rationale = without_thoughts(text).rpartition("\n")[0].strip()
-    return ParsedReply(label=read_last_line(text, words), rationale=rationale, text=text)
+    """Parses the verdict in the last line, with or without `Answer:`; the lines before it are the explanation."""
+    reply = without_thoughts(text)
+    lines = [line for line in reply.splitlines() if line.strip(" \t*_`")]
+    label = read_first_word(_LABELLED.sub("", lines[-1]), words) if lines else UNPARSED
+    return ParsedReply(label=label, rationale=reply.rpartition("\n")[0].strip(), text=text)
 
 
 def parse_text(text: str, response: str, words: tuple[str, str]) -> ParsedReply:
@@ -358,9 +317,30 @@ def parse_text(text: str, response: str, words: tuple[str, str]) -> ParsedReply:
 
 
 def parse_json(text: str, response: str, header: PromptHeader) -> ParsedReply:
-    """Parses the keys that a prompt names; the parts of a faithful verdict are no spans."""
-    label, found = read_keys(text, header.verdict, header.spans or [], header.words)
-    named = [(part, key) for key, parts in found.items() for part in parts if label == HALLUCINATED]
+    """Parses a JSON object: the label by the key of the verdict, or by whether a list has a part; and parts by key.
+
+    The parts of a faithful verdict are no spans.
+
+    >>> header = PromptHeader(reply="json", verdict="found", spans=["parts"])
+    >>> parsed = parse_json('{"found": "yes", "parts": ["a red fox"]}', "It is a red fox.", header)
+    >>> parsed.label, [(span.start, span.end) for span in parsed.spans]
+    ('hallucinated', [(6, 15)])
+    >>> header = PromptHeader(reply="json", spans=["conflict", "baseless"])
+    >>> parse_json('{"conflict": [], "baseless": ""}', "It is a red fox.", header).label
+    'faithful'
+    """
+    values = _read_json(without_thoughts(text))
+    if not isinstance(values, dict):
+        return ParsedReply(label=UNPARSED, text=text)
+    lists = {key: _read_parts(values.get(key)) for key in header.spans or []}
+    value = values.get(header.verdict) if header.verdict else None
+    if header.verdict is None:
+        label = UNPARSED if None in lists.values() else HALLUCINATED if any(lists.values()) else FAITHFUL
+    elif isinstance(value, bool) and header.words == CHOICES:
+        label = HALLUCINATED if value else FAITHFUL
+    else:
+        label = _label_of(str(value).strip(), header.words)
+    named = [(part, key) for key, parts in lists.items() for part in parts or () if label == HALLUCINATED]
     labels = [key for _, key in named] if header.label_set else []
     spans, missed = locate_all([part for part, _ in named], response, labels, header.label_set or "")
     return ParsedReply(label=label, spans=spans, text=text, num_unlocated=missed)
@@ -376,10 +356,10 @@ def parse_spans(text: str, response: str) -> ParsedReply:
 
 
 ASKINGS = {
-    VERDICT: Asking(prompt=VERDICT, parse=parse_verdict, new_tokens=4, form=Form(choices=CHOICES)),
-    JUDGEMENT: Asking(prompt=JUDGEMENT, parse=parse_judgement, new_tokens=300),
-    STEPS: Asking(prompt=STEPS, parse=parse_steps, new_tokens=600, choices=None),
-    SPANS: Asking(prompt=SPANS, parse=parse_spans, new_tokens=512, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
+    VERDICT: Asking(parse=parse_verdict, new_tokens=4, form=Form(choices=CHOICES)),
+    JUDGEMENT: Asking(parse=parse_judgement, new_tokens=300),
+    STEPS: Asking(parse=parse_steps, new_tokens=600, choices=None),
+    SPANS: Asking(parse=parse_spans, new_tokens=512, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
 }
 
 
@@ -415,16 +395,23 @@ def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) ->
     if example.label is None:
         hint = "train a judge on labelled data: data=halludial, ragtruth, faithcritic, ..."
         raise UserError(f"example {shorten(example.id)} has no label", place=example.source, hint=hint)
-    if header.reply is None or (header.reply == FIRST_WORD and header.words == CHOICES):
+    is_plain = header.reply is None or (header.reply == FIRST_WORD and header.words == CHOICES)
+    has_lists = ask == SPANS if is_plain else header.reply == JSON and bool(header.spans)
+    if has_lists and example.spans is None:
+        hint = "use model.ask=verdict, or data with spans: data=ragtruth, pairs"
+        raise UserError(f"example {shorten(example.id)} has no spans", place=example.source, hint=hint)
+    spans = sorted(example.spans or (), key=lambda span: (span.start, span.end))
+    parts = list(dict.fromkeys(example.response[span.start : span.end].strip() for span in spans))
+    if is_plain:
         if ask == SPANS:
-            return json.dumps({LIST_KEY: _listed_parts(example)}, ensure_ascii=False)
+            return json.dumps({LIST_KEY: parts}, ensure_ascii=False)
         verdict_word = YES if example.label == HALLUCINATED else NO
         if ask == VERDICT:
             return verdict_word
         assert ask == JUDGEMENT, "no row tells the right reply to other prompts"
         if example.target:
             return example.target.strip()
-        quoted = ", ".join(f'"{part}"' for part in _parts(example))
+        quoted = ", ".join(f'"{part}"' for part in parts)
         return f"{verdict_word}. {quoted}".rstrip(" ")
     if header.reply == TEXT:
         problem, hint = "no row tells the right reply to a prompt with reply: text", "give a file: judge.examples=FILE"
@@ -434,17 +421,5 @@ def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) ->
         return word
     verdict = {header.verdict: word.lower()} if header.verdict else {}
     keys = header.spans or []
-    lists = {key: _listed_parts(example) if key == keys[0] else [] for key in keys}
+    lists = {key: parts if key == keys[0] else [] for key in keys}
     return json.dumps({**verdict, **lists}, ensure_ascii=False)
-
-
-def _listed_parts(example: Example) -> list[str]:
-    if example.spans is None:
-        hint = "use model.ask=verdict, or data with spans: data=ragtruth, pairs"
-        raise UserError(f"example {shorten(example.id)} has no spans", place=example.source, hint=hint)
-    return _parts(example)
-
-
-def _parts(example: Example) -> list[str]:
-    spans = sorted(example.spans or (), key=lambda span: (span.start, span.end))
-    return list(dict.fromkeys(example.response[span.start : span.end].strip() for span in spans))

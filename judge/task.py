@@ -119,10 +119,10 @@ class JudgeModule(TrainingModule):
         optimizer: OptimizerOptions,
         *,
         verdict: tuple[int, int, int],
-        adapters: Adapters | None = None,
+        adapters: Adapters | None,
         num_steps: int,
-        dataset: str = "validation",
-        seed: int = 0,
+        dataset: str,
+        seed: int,
     ):
         super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.verdict, self.adapters = model, verdict, adapters
@@ -248,13 +248,11 @@ class JudgeTask:
         with loading(self.options.weights) as source:
             self.tokenizer = load_tokenizer(source)
         check_end_token(self.tokenizer, self.options.weights)
-        self.asking = ASKINGS[self.options.ask]
-        template = read_prompt(self.asking.prompt, self.options.prompts)
+        template = read_prompt(self.options.ask, self.options.prompts)
         if template.header.reply is not None:
             hint = "delete reply, and its words and keys, from the prompt's header"
-            raise UserError(
-                f"a judge learns the replies of model.ask={self.options.ask}", place=self.options.prompts, hint=hint
-            )
+            problem = f"a judge learns the replies of model.ask={self.options.ask}"
+            raise UserError(problem, place=self.options.prompts, hint=hint)
         self.encoder = JudgementEncoder(
             tokens=MessageTokens(self.tokenizer),
             template=template,
@@ -263,16 +261,18 @@ class JudgeTask:
             packed=self.options.packed and is_enabled(),
             share_beginnings=self.options.share_beginnings,
         )
+        choices = ASKINGS[self.options.ask].choices
+        assert choices is not None, "a trainable reply begins with its verdict"
+        # The beginning of a reply, and the tokens that follow it in a hallucinated and in a faithful one.
+        self.begin, self.verdict = self.encoder.tokens.choices(choices)
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> JudgeModule:
         """Builds the module to train."""
         model = self._load_model()
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
-        assert self.asking.choices is not None, "a trainable reply begins with its verdict"
-        begin, (hallucinated, faithful) = self.encoder.tokens.choices(self.asking.choices)
-        verdict = (len(begin), hallucinated, faithful)
-        adapters = None
+        hallucinated, faithful = self.verdict
+        verdict, adapters = (len(self.begin), hallucinated, faithful), None
         if self.options.lora_rank:
             base = describe_model(resolve(self.options.weights)).weights
             adapters = Adapters(base, model.peft_config[NAME], self._load_model)
@@ -322,17 +322,16 @@ class JudgeTask:
         local = LocalTextEngine(engine, tokens, window=window, identity="in training")
         judge = Judge(local, AskOptions(ask=options.ask), template=self.encoder.template)
         rows = Batches(training.data.subsets["validation"], self.encoder)
-        assert self.asking.choices is not None
-        begin, verdict_tokens = tokens.choices(self.asking.choices)
 
         def compute_odds(part: NDArray[np.int64]) -> list[float]:
             """Computes the verdicts' log-odds from the cached prompts."""
             contexts = rows.columns(part)["context"]
             assert isinstance(contexts, Ragged)
             prompts = [
-                Prompt(str(place), np.append(contexts.row(place), begin).astype(np.int32)) for place in range(len(part))
+                Prompt(str(place), np.append(contexts.row(place), self.begin).astype(np.int32))
+                for place in range(len(part))
             ]
-            found = dict(engine.next_probabilities(prompts, verdict_tokens))
+            found = dict(engine.next_probabilities(prompts, self.verdict))
             return [float(logit([found[prompt.id][0]])[0]) for prompt in prompts]
 
         odds = np.array(training.divide_work(len(rows), compute_odds))

@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.data_module import DataModule
+from data_modules.data_module import DataModule, load_encoded
 from data_modules.data_options import DataOptions
 from data_modules.datasets.faithdial import FaithDial
 from data_modules.datasets.pairs import Pairs
 from data_modules.embedded.corpus import Embedded
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.encoding_cache import load_encoded
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import read_examples

@@ -18,8 +18,7 @@ import numpy as np
 from critic.support.detector import SupportDetector
 from data_modules.build import read_benchmark
 from data_modules.embedded.corpus import generate
-from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import evaluate_labels, join_outcomes
 from faithkit.metrics.span_metrics import evaluate_spans, join_spans
 from faithkit.records import Example
 from speed.measure import Ratio, alternate, table, write_results

@@ -28,8 +28,7 @@ from critic.runtime import ONNX
 from data_modules.embedded.corpus import generate
 from faithkit.files.cache import cache_dir
 from faithkit.files.model_folder import find_folder
-from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import evaluate_labels, join_outcomes
 from faithkit.metrics.span_metrics import evaluate_spans, join_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
 from speed.measure import ROOT, BenchmarkParser, alternate, rates, require, run_process, table, write_results

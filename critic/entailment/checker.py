@@ -6,7 +6,7 @@ sentences as nltk's Punkt splits them; its English parameters are read from the 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.requests import example_chunks
-from critic.runtime import ONNX, apply_precision, calibration_pairs, check_precision, pad_inputs
-from critic.sequence.pair_odds import default_batch_tokens
+from critic.runtime import (
+    ONNX,
+    apply_precision,
+    calibration_pairs,
+    check_precision,
+    default_batch_tokens,
+    pad_inputs,
+)
 from data_modules.encoding.tokens import tokenize
 from faithkit import arguments
 from faithkit.errors import UserError
@@ -71,41 +77,6 @@ HEADS = {
 }
 
 
-def load_entailment_model(known: WindowChecker, source: str, base: str) -> tuple[Any, Any]:
-    """Loads the model in fp32, and its tokenizer.
-
-    Args:
-        source: A folder or hub name of its repository.
-        base: The repository of its configuration and tokenizer, if it has none of its own.
-
-    Raises:
-        UserError: Files are missing, damaged, or of another model.
-    """
-    import_transformers()
-    import transformers
-
-    head = HEADS[known.head]
-    kind = getattr(transformers, head.model)
-    with loading(base or source) as place:
-        tokenizer = load_tokenizer(place)
-        if head.names:
-            config = load_config(transformers.AutoConfig, place)
-        else:
-            model = load_model(kind, place, pickled=True)
-    if head.names:
-        config.num_labels, renamed = head.num_labels, {}
-        for name, tensor in _read_tensors(source, known.file or "model.safetensors").items():
-            prefix = next((old for old in head.names if name.startswith(old)), None)
-            if prefix is not None and not name.endswith("position_ids"):  # a buffer of older versions
-                renamed[head.names[prefix] + name.removeprefix(prefix)] = tensor
-        model = _fill(kind(config), renamed, source)
-    if (len(known.answers) or model.config.num_labels) <= known.supported:
-        problem = f"{known.name} has a class {known.supported}, and these weights have {model.config.num_labels}"
-        raise UserError(problem, place=source, hint=f"name a copy of {known.hub}")
-    check_vocabulary(model, tokenizer, source)
-    return accelerate(model.eval(), FIRST_TOKEN), tokenizer
-
-
 def _read_tensors(source: str, file: str) -> dict[str, Tensor]:
     """Reads safetensors, or a Lightning checkpoint without unpickling anything but tensors and plain values."""
     if Path(source).is_dir():
@@ -130,34 +101,6 @@ def _read_tensors(source: str, file: str) -> dict[str, Tensor]:
     if not isinstance(state, dict):
         raise UserError("the checkpoint has no state_dict", place=str(path), hint="copy or download it again")
     return state
-
-
-def _fill(model: Any, tensors: Mapping[str, Tensor], source: str) -> Any:
-    try:
-        report = model.load_state_dict(tensors, strict=False)
-    except RuntimeError as error:  # shapes differ
-        line = str(error).splitlines()[-1].strip()
-        raise UserError(f"the weights do not fit: {line}", place=source, hint="copy or download them again") from error
-    tied = {"transformer.encoder.embed_tokens.weight", "transformer.shared.weight"}  # T5's are one
-    lost = [name for name in report.missing_keys if name not in tied] or (
-        ["transformer.shared.weight"] if tied <= {*report.missing_keys} else []
-    )
-    if wrong := [*lost, *report.unexpected_keys]:
-        problem = f"the weights lack or have too much: {', '.join(wrong[:3])}"
-        raise UserError(problem, place=source, hint="copy or download them again")
-    return model
-
-
-@torch.inference_mode()
-def support(known: WindowChecker, model: Any, rows: list[list[int]], pad_id: int) -> NDArray[np.float64]:
-    """Computes P(supported) of a batch of token ids."""
-    inputs = pad_inputs(rows, pad_id, model)
-    if known.answers:
-        inputs["decoder_input_ids"] = torch.full((len(rows), 1), model.config.decoder_start_token_id).to(model.device)
-    logits = model(**inputs).logits
-    logits = logits[:, 0] if logits.ndim == 3 else logits  # of the first token
-    logits = logits[:, list(known.answers)] if known.answers else logits
-    return logits.double().softmax(-1)[:, known.supported].cpu().numpy()
 
 
 def split_sentences(text: str) -> list[str]:
@@ -226,20 +169,16 @@ def _fill_windows(sentences: Sequence[str], size: int, count: Count) -> list[lis
     return parts if sentences else []
 
 
-def counter(unit: str, tokenizer: Any, max_length: int) -> Count:
-    """Returns the function that counts a unit.
+def count_units(sentences: Sequence[str], unit: str, tokenizer: Any, max_length: int) -> list[int]:
+    """Counts the tokens, words or treebank words of each sentence.
 
     Args:
         max_length: Of a longer sentence this many tokens are counted.
     """
     if unit == TOKENS:
-        return lambda sentences: [min(int(length), max_length) for length in tokenize(tokenizer, sentences).lengths]
+        return [min(int(length), max_length) for length in tokenize(tokenizer, sentences).lengths]
     if unit == WORDS:
-        return lambda sentences: [len(sentence.split()) for sentence in sentences]
-    return _count_treebank_words
-
-
-def _count_treebank_words(sentences: Sequence[str]) -> list[int]:
+        return [len(sentence.split()) for sentence in sentences]
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
     words = NLTKWordTokenizer()
@@ -287,11 +226,47 @@ class EntailmentChecker:
             source: A folder or hub name of its repository.
             base: The repository of its configuration and tokenizer, if it has none of its own.
             precision: 32-true, bf16, int8 (CPU), or auto.
+
+        Raises:
+            UserError: Files are missing, damaged, or of another model.
         """
         check_precision(precision)
         if precision == ONNX:
             raise UserError(f"{known.name} has no ONNX graph", hint="leave precision out, or use bf16, int8 or auto")
-        model, tokenizer = load_entailment_model(known, source, base)
+        import_transformers()
+        import transformers
+
+        head = HEADS[known.head]
+        kind = getattr(transformers, head.model)
+        with loading(base or source) as place:
+            tokenizer = load_tokenizer(place)
+            if head.names:
+                config = load_config(transformers.AutoConfig, place)
+            else:
+                model = load_model(kind, place, pickled=True)
+        if head.names:
+            config.num_labels, tensors = head.num_labels, {}
+            for name, tensor in _read_tensors(source, known.file or "model.safetensors").items():
+                prefix = next((old for old in head.names if name.startswith(old)), None)
+                if prefix is not None and not name.endswith("position_ids"):  # a buffer of older versions
+                    tensors[head.names[prefix] + name.removeprefix(prefix)] = tensor
+            model, hint = kind(config), "copy or download them again"
+            try:
+                report = model.load_state_dict(tensors, strict=False)
+            except RuntimeError as error:  # shapes differ
+                line = str(error).splitlines()[-1].strip()
+                raise UserError(f"the weights do not fit: {line}", place=source, hint=hint) from error
+            tied = {"transformer.encoder.embed_tokens.weight", "transformer.shared.weight"}  # T5's are one
+            lost = [name for name in report.missing_keys if name not in tied]
+            lost = lost or (["transformer.shared.weight"] if tied <= {*report.missing_keys} else [])
+            if wrong := [*lost, *report.unexpected_keys]:
+                problem = f"the weights lack or have too much: {', '.join(wrong[:3])}"
+                raise UserError(problem, place=source, hint=hint)
+        if (len(known.answers) or model.config.num_labels) <= known.supported:
+            problem = f"{known.name} has a class {known.supported}, and these weights have {model.config.num_labels}"
+            raise UserError(problem, place=source, hint=f"name a copy of {known.hub}")
+        check_vocabulary(model, tokenizer, source)
+        model = accelerate(model.eval(), FIRST_TOKEN)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         checker = cls(known, model.to(device), tokenizer, batch_tokens=batch_tokens)
         checker.model = apply_precision(
@@ -304,7 +279,8 @@ class EntailmentChecker:
         self.threshold = threshold
 
     def __repr__(self) -> str:
-        return f"EntailmentChecker({self.known.name!r}, threshold={self.threshold:.4g}, device={str(self.device)!r})"
+        device = str(self.model.device)
+        return f"EntailmentChecker({self.known.name!r}, threshold={self.threshold:.4g}, device={device!r})"
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -318,7 +294,8 @@ class EntailmentChecker:
     def supported(self, documents: Sequence[str], responses: Sequence[str]) -> NDArray[np.float64]:
         """Computes P(supported) of each response [responses]."""
         known = self.known
-        count = counter(known.windows.unit if known.windows else "", self.tokenizer, known.max_length)
+        unit = known.windows.unit if known.windows else ""
+        count = partial(count_units, unit=unit, tokenizer=self.tokenizer, max_length=known.max_length)
         windows = {document: divide(document, known.windows, count) for document in dict.fromkeys(documents)}
         row_of: dict[tuple[str, str], int] = {}  # of each distinct pair of window and claim
         places = []  # the rows of each response [windows, claims]
@@ -332,8 +309,15 @@ class EntailmentChecker:
         scores = np.zeros(len(tokens))
         lengths = np.array([len(row) for row in tokens], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None) if tokens else ():
-            read = [tokens[row] for row in batch]
-            scores[batch] = support(known, self.model, read, self.tokenizer.pad_token_id)
+            inputs = pad_inputs([tokens[row] for row in batch], self.tokenizer.pad_token_id, self.model)
+            if known.answers:
+                start = torch.full((len(batch), 1), self.model.config.decoder_start_token_id)
+                inputs["decoder_input_ids"] = start.to(self.model.device)
+            with torch.inference_mode():
+                logits = self.model(**inputs).logits
+                logits = logits[:, 0] if logits.ndim == 3 else logits  # of the first token
+                logits = logits[:, list(known.answers)] if known.answers else logits
+                scores[batch] = logits.double().softmax(-1)[:, known.supported].cpu().numpy()
         best = [scores[rows].max(axis=0) for rows in places]  # the best window of each claim
         return np.array([each.mean() if known.over_claims == MEAN else each.min() for each in best], np.float64)
 
@@ -343,7 +327,10 @@ class EntailmentChecker:
             return []
         known, tokenizer = self.known, self.tokenizer
         if known.text:
-            texts = [fill_text(known.text, tokenizer.eos_token or "", *pair) for pair in pairs]
+            # Braces in a document or a claim are unchanged.
+            before, _, rest = known.text.replace("{eos}", tokenizer.eos_token or "").partition("{document}")
+            between, _, after = rest.partition("{claim}")
+            texts = [before + document + between + claim + after for document, claim in pairs]
             cut = {"truncation": True, "max_length": known.max_length} if known.max_length else {}
             return list(tokenizer(texts, return_attention_mask=False, **cut)["input_ids"])
         claims = tokenizer([claim for _, claim in pairs], add_special_tokens=False)["input_ids"]
@@ -359,20 +346,3 @@ class EntailmentChecker:
             for row, ids in zip(chosen, found["input_ids"], strict=True):
                 rows[row] = ids
         return rows
-
-    @property
-    def device(self) -> torch.device:
-        """The model's device."""
-        device: torch.device = self.model.device
-        return device
-
-
-def fill_text(text: str, end: str, document: str, claim: str) -> str:
-    """Fills the text that a model reads; braces in document and claim are unchanged.
-
-    >>> fill_text("{document}{eos}{claim}", "</s>", "It is {red}.", "It is blue.")
-    'It is {red}.</s>It is blue.'
-    """
-    before, _, rest = text.replace("{eos}", end).partition("{document}")
-    between, _, after = rest.partition("{claim}")
-    return before + document + between + claim + after

@@ -76,7 +76,7 @@ class CriticModule(EncoderModule[CriticOptions]):
         optimizer: OptimizerOptions,
         *,
         num_steps: int,
-        dataset: str = "validation",
+        dataset: str,
         seed: int = 0,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
@@ -92,18 +92,15 @@ class CriticModule(EncoderModule[CriticOptions]):
                 self.span_head = TokenHead(self.model.config.hidden_size)
         self.validation = RowMetric(validation_metrics)
 
-    def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        """Computes the logits [rows, classes]."""
-        return self._run(batch).logits
-
-    def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
+    def forward(self, batch: dict[str, Tensor], **options: Any) -> Any:
+        """Runs the model; the output's `logits` are [rows, classes]."""
         inputs = {name: batch[name] for name in MODEL_INPUTS if name in batch}
         return self.model(**pack_inputs(self.model, inputs), **options)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         if self.options.evidence_alone:
             return self.no_loss()
-        output = self._run(batch, output_hidden_states=self.support is not None or self.span_head is not None)
+        output = self(batch, output_hidden_states=self.support is not None or self.span_head is not None)
         world_size = self.trainer.world_size
         is_padding = batch["index"] < 0  # [rows]
         loss = batch_loss(
@@ -134,7 +131,7 @@ class CriticModule(EncoderModule[CriticOptions]):
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         labels = batch["label"].float()[:, None]
-        logits = labels.new_zeros(len(labels), 2) if self.options.evidence_alone else self(batch).float()
+        logits = labels.new_zeros(len(labels), 2) if self.options.evidence_alone else self(batch).logits.float()
         self.validation.update(batch["index"], torch.cat([logits, labels], dim=1))
 
     def on_validation_epoch_end(self) -> None:

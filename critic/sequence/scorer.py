@@ -4,31 +4,48 @@ Pairs are sorted by length and batched by tokens, so there is almost no padding.
 length is read in overlapping windows (`max_windows` of them, or all), and a response gets the lowest log-odds of these.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from critic.logistic import linear
 from critic.requests import SINGLE, History, Knowledge, Request, answer_call, example_chunks, stream_results
-from critic.runtime import ONNX, LoadedCheckpoint, apply_precision, calibration_pairs, check_precision, load_checkpoint
-from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, default_batch_tokens, encode_ahead
-from critic.sequence.settings import Settings, foreign_settings
-from data_modules.encoding.pair_encoder import PairEncoder
+from critic.runtime import (
+    ONNX,
+    LoadedCheckpoint,
+    apply_precision,
+    calibration_pairs,
+    check_precision,
+    default_batch_tokens,
+    load_checkpoint,
+    to_inputs,
+)
+from critic.sequence.settings import Settings
+from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
-from faithkit.calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
+from faithkit.calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure, log_odds
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
-from faithkit.fast import FIRST_TOKEN, accelerate
+from faithkit.fast import FIRST_TOKEN, Batch, accelerate, run_batches
+from faithkit.files.model_folder import SIDECAR
 from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction, join_passages
 
 # By the number or the name of a class.
 ClassLabels: TypeAlias = Mapping[int | str, str]
+Columns: TypeAlias = Mapping[str, Any]
+log = logging.getLogger("faithkit")
+PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together
 EXAMPLE = f"labels={{0: {FAITHFUL}, 1: {HALLUCINATED}}}"
 HINT = f"give the meaning of each class: {EXAMPLE}, in quotes on the command line"
 
@@ -49,9 +66,14 @@ def hallucinated_classes(names: Sequence[str], labels: ClassLabels | None, place
         if sorted(lowered) != sorted(LABELS):
             raise UserError(f"this external classifier's {have}", place=place, hint=HINT)
         labels = dict(enumerate(lowered))
-    found: dict[int | None, Any] = {}
-    if isinstance(labels, Mapping):
-        found = {_number(key, lowered): meaning for key, meaning in labels.items()}
+    found: dict[int | None, Any] = {}  # by the number of the class; None if there is no such class
+    for key, meaning in labels.items() if isinstance(labels, Mapping) else ():
+        number: Any = key
+        if isinstance(key, str):
+            name = key.lower()
+            number = lowered.index(name) if name in lowered else int(key) if key.isdecimal() else None
+        is_class = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(names)
+        found[number if is_class else None] = meaning
     is_complete = found.keys() == set(range(len(names))) and len(found) == len(labels)
     if not is_complete or {str(meaning) for meaning in found.values()} != set(LABELS):
         problem = (
@@ -61,13 +83,35 @@ def hallucinated_classes(names: Sequence[str], labels: ClassLabels | None, place
     return tuple(found[number] == HALLUCINATED for number in range(len(names)))
 
 
-def _number(key: Any, names: Sequence[str]) -> int | None:
-    """Finds a class by its number or its name; returns None if there is no such class."""
-    if isinstance(key, str):
-        if key.lower() in names:
-            return names.index(key.lower())
-        key = int(key) if key.isdecimal() else None
-    return key if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(names) else None
+def window_logits(
+    model: Any, encoder: PairEncoder, columns: Columns, batch_tokens: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Computes the logits of every window [windows, classes], and the row that each belongs to [windows]."""
+    windows = encoder.windows(columns)
+
+    def run(rows: Batch) -> Tensor:
+        batch = encoder.collate_windows(columns, windows.take(rows))
+        found: Tensor = model(**to_inputs(batch, model, can_pack=True)).logits
+        return found
+
+    logits = np.empty((len(windows), model.config.num_labels), np.float32)
+    for rows, part in run_batches(windows.lengths, batch_tokens, run):
+        logits[rows] = part
+    return logits, windows.row
+
+
+def encode_ahead(encode: Callable[[slice], Columns], count: int, device: torch.device) -> Iterator[Columns]:
+    """Yields the columns of `count` rows chunk by chunk; while a GPU computes one chunk, a thread encodes the next."""
+    chunks = [slice(begin, begin + PAIRS_AT_ONCE) for begin in range(0, count, PAIRS_AT_ONCE)]
+    if device.type == "cpu" or len(chunks) < 2:
+        yield from map(encode, chunks)
+        return
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(encode, chunks[0])
+        for chunk in chunks[1:]:
+            columns, following = following.result(), thread.submit(encode, chunk)
+            yield columns
+        yield following.result()
 
 
 class Thresholds(TypedDict, total=False):
@@ -75,14 +119,6 @@ class Thresholds(TypedDict, total=False):
 
     threshold: float | None
     abstain_at: float | None
-
-
-def read_cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
-    """Checks `threshold` and `abstain_at`: probabilities, or None for the stored threshold and for never abstaining."""
-    return (
-        arguments.read_probability("threshold", threshold),
-        arguments.read_probability("abstain_at", abstain_at),
-    )
 
 
 class Critic:
@@ -161,9 +197,8 @@ class Critic:
         onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, max_windows=max_windows, labels=labels)
-        critic.model = apply_precision(
-            critic.model, precision, loaded.device, lambda: critic.odds(*calibration_pairs())
-        )
+        calibrate = lambda: critic.odds(critic.encoder.encode_texts(*calibration_pairs()))  # noqa: E731
+        critic.model = apply_precision(critic.model, precision, loaded.device, calibrate)
         return critic
 
     @classmethod
@@ -184,7 +219,11 @@ class Critic:
         if settings is None:
             config = loaded.model.config
             chosen = hallucinated_classes([config.id2label[n] for n in range(config.num_labels)], labels, path)
-            settings = foreign_settings(config, path)
+            log.warning("%s has no %s: its probabilities are uncalibrated and its threshold is 0.5", path, SIDECAR)
+            longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
+            settings = Settings(
+                max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={}
+            )
         encoder = PairEncoder(
             tokenizer=loaded.tokenizer,
             max_length=settings.max_length,
@@ -272,7 +311,7 @@ class Critic:
         Raises:
             UserError: Lists have different lengths, or a text is empty or no text.
         """
-        judge = lambda requests: self._scores(requests, *read_cuts(threshold, abstain_at))  # noqa: E731
+        judge = partial(self._scores, threshold=threshold, abstain_at=abstain_at)
         return answer_call(judge, knowledge, response, history, join_passages)
 
     predict = score  # as a tagger has it
@@ -295,9 +334,8 @@ class Critic:
         Args:
             progress: Shows a progress bar.
         """
-        cuts = read_cuts(threshold, abstain_at)
         yield from stream_results(
-            lambda requests: self._scores(requests, *cuts),
+            partial(self._scores, threshold=threshold, abstain_at=abstain_at),
             knowledge,
             response,
             history,
@@ -310,9 +348,11 @@ class Critic:
     def _scores(
         self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None
     ) -> list[Prediction]:
-        odds = self.odds([request.knowledge for request in requests], [request.response for request in requests])
+        threshold = arguments.read_probability("threshold", threshold)
+        abstain_at = arguments.read_probability("abstain_at", abstain_at)
+        found = self.probabilities([one.knowledge for one in requests], [one.response for one in requests])
         scores = []
-        for probability in map(float, self.calibration.scores(odds)):
+        for probability in found.tolist():
             label = self.calibration.label(probability, threshold)
             abstains = is_unsure(label, probability, abstain_at)
             scores.append(Prediction(id=SINGLE, label=None if abstains else label, score=probability))
@@ -327,17 +367,42 @@ class Critic:
 
     def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Computes the calibrated P(hallucinated) of each pair."""
-        return self.calibration.scores(self.odds(knowledge, response))
-
-    def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
-        """Computes the uncalibrated log-odds of hallucinated of each pair."""
         encode = lambda rows: self.encoder.encode_texts(knowledge[rows], response[rows])  # noqa: E731
-        options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "hallucinated": self.hallucinated}
-        odds = [
-            column_odds(self.model, self.encoder, columns, self.weights, **options)
-            for columns in encode_ahead(encode, len(knowledge), self.device)
-        ]
-        return np.concatenate(odds) if odds else np.zeros(0)
+        odds = [self.odds(columns) for columns in encode_ahead(encode, len(knowledge), self.device)]
+        return self.calibration.scores(np.concatenate([np.zeros(0), *odds]))
+
+    def odds(self, columns: Columns) -> NDArray[np.float64]:
+        """Computes the uncalibrated log-odds of hallucinated of tokenised pairs, the columns of the encoder [rows]."""
+        features = self.features(columns, with_odds=not self.weights or self.weights[0] != 0)
+        return linear(features, self.weights) if self.weights else features[:, 0]
+
+    def features(self, columns: Columns, *, with_odds: bool = True) -> NDArray[np.float64]:
+        """Computes the features [rows, features]: log-odds, words, character runs, weakest tokens.
+
+        Args:
+            columns: Of the encoder, whose settings select the features.
+            with_odds: Runs the model for the log-odds, the lowest over a pair's windows; false leaves them at 0, for a
+                critic that gives them no weight.
+        """
+        odds = np.full(len(columns["response"]), np.inf if with_odds else 0.0)
+        if with_odds:
+            logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
+            np.minimum.at(odds, owner, log_odds(logits, self.hallucinated))
+        features = [odds]
+        if self.encoder.evidence:
+            features += [np.asarray(columns[name], np.float64) for name in EVIDENCE]
+        if self.encoder.whole:
+            from critic.token_support import SECOND_TO_LAST, TokenSupport  # few critics need it
+
+            support = TokenSupport(
+                self.model,
+                self.encoder.tokenizer,
+                layer=SECOND_TO_LAST,
+                batch_tokens=self.batch_tokens,
+                max_windows=self.encoder.max_windows,
+            )
+            features += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
+        return np.stack(features, axis=1)
 
     @property
     def device(self) -> torch.device:

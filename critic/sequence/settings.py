@@ -1,6 +1,5 @@
 """The settings of a critic that are stored with its weights."""
 
-import logging
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -10,12 +9,11 @@ from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.calibration import ScoreCalibration
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import SIDECAR, Sidecar
+from faithkit.files.model_folder import Sidecar
 from faithkit.records import LABELS
 from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import Count, OneOf, Sizes, Tokens, Weights
 
-log = logging.getLogger("faithkit")
 Evidence = Annotated[Weights, Sizes((0, *WEIGHT_NAMES))]
 
 
@@ -81,10 +79,3 @@ class Settings:
         values = {**sidecar.layout, "evidence": evidence, "head": head, "origin": sidecar.origin}
         values["calibration"] = read_stored(ScoreCalibration, thresholds, "thresholds")
         return read_stored(cls, values, "layout", complete=False)
-
-
-def foreign_settings(config: Any, folder: str) -> Settings:
-    """Returns the settings of a classifier without faithkit.json."""
-    log.warning("%s has no %s: its probabilities are uncalibrated and its threshold is 0.5", folder, SIDECAR)
-    longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
-    return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

@@ -12,9 +12,9 @@ from critic.logistic import linear
 from critic.sequence.evidence import WEIGHT_NAMES, fit_evidence
 from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
-from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, compute_features, default_batch_tokens
+from critic.sequence.scorer import PAIRS_AT_ONCE, Critic
 from critic.sequence.settings import Settings
-from critic.weights import check_length, find_head, rescale_head
+from critic.weights import find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -30,23 +30,6 @@ from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
 
 FIT_ROWS = 1500  # of each dataset, to fit the ten weights of the evidence alone
-
-
-class _FittedCritic:
-    """The best checkpoint of a training, with what is fitted to it on validation."""
-
-    def __init__(self, model: Any, encoder: PairEncoder):
-        self.weights: tuple[float, ...] = ()
-        self.head: tuple[float, ...] = ()  # slope and bias, which the written model's head contains
-        self.calibration = ScoreCalibration()
-        batch_tokens = default_batch_tokens(model)
-        self.features = partial(compute_features, model, encoder, batch_tokens=batch_tokens)
-        self._odds = partial(column_odds, model, encoder, batch_tokens=batch_tokens)
-
-    def odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Computes the log-odds of hallucinated of tokenised pairs."""
-        odds = self._odds(columns, self.weights)
-        return self.head[0] * odds + self.head[1] if self.head else odds
 
 
 class CriticTask:
@@ -75,9 +58,7 @@ class CriticTask:
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
         """Builds the module to train."""
-        module = CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        check_length(module.model, self.encoder.max_length, self.options.weights)
-        return module
+        return CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
 
     @property
     def model_class(self) -> Any:
@@ -85,7 +66,7 @@ class CriticTask:
 
         return AutoModelForSequenceClassification
 
-    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[_FittedCritic]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Critic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
 
         Temperature and threshold become part of the head, or of the weights of evidence.
@@ -96,8 +77,8 @@ class CriticTask:
         labelled_rows = np.flatnonzero(rows.lengths("label") != NO_LABEL)
         examples = [example for example in training.validation if example.label is not None]
         gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
-        critic = _FittedCritic(model, self.encoder)
-        note = ""
+        critic = Critic(model, self.encoder, ScoreCalibration())
+        note, head = "", tuple[float, ...]()
         if self.options.evidence_alone:
             critic.weights, note = self._fit_evidence_alone(training, critic)
             odds = compute_rows(training, rows, labelled_rows, critic.odds)
@@ -108,16 +89,14 @@ class CriticTask:
         else:
             odds = compute_rows(training, rows, labelled_rows, critic.odds)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
-        if critic.weights or find_head(model).bias is not None:
+        if self.options.evidence or find_head(model).bias is not None:
             slope, bias = critic.calibration.line(odds)
             critic.calibration = ScoreCalibration(aim=critic.calibration.aim)  # with 0.5 as the threshold
-            if critic.weights:
-                critic.weights = (
-                    *(slope * weight for weight in critic.weights[:-1]),
-                    slope * critic.weights[-1] + bias,
-                )
-            else:
-                critic.head = slope, bias
+            if self.options.evidence:
+                *weights, constant = critic.weights
+                critic.weights = (*(slope * weight for weight in weights), slope * constant + bias)
+            else:  # the head gets them when it is written; until then they weigh its log-odds
+                critic.weights = head = slope, bias
             fit["ece_after"] = calibration_error(apply_temperature(slope * odds + bias, 1.0), gold)
         if self.options.evidence:
             fit["evidence"] = {
@@ -129,8 +108,8 @@ class CriticTask:
             order=self.encoder.order,
             max_knowledge_words=self.encoder.max_knowledge_words,
             max_windows=self.encoder.max_windows,
-            evidence=critic.weights,
-            head=critic.head,
+            evidence=critic.weights if self.options.evidence else (),
+            head=head,
             calibration=critic.calibration,
             origin={**training.origin, **baseline_thresholds(examples)},
         )
@@ -139,11 +118,11 @@ class CriticTask:
             sidecar=settings.to_sidecar(),
             examples=examples,
             fit=fit,
-            finish_model=lambda written: rescale_head(written, *critic.head) if critic.head else None,
+            finish_model=lambda written: rescale_head(written, *head) if head else None,
         )
 
     def _fit_evidence_alone(
-        self, training: FinishedTraining[DataModule], critic: _FittedCritic
+        self, training: FinishedTraining[DataModule], critic: Critic
     ) -> tuple[tuple[float, ...], str]:
         """Fits the weights of evidence on rows of training, at most `FIT_ROWS` of each dataset."""
         subsets = training.data.subsets.get("train", ())
@@ -165,9 +144,7 @@ class CriticTask:
         evidence = compute_rows(training, rows, np.arange(len(rows)), partial(critic.features, with_odds=False))
         return fit_evidence(evidence, gold, [example.source for example in examples], with_odds=False)
 
-    def predict(
-        self, training: FinishedTraining[DataModule], critic: _FittedCritic, subset: Subset
-    ) -> list[Prediction]:
+    def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
         """Predicts each row of a test subset."""
         rows = Batches([subset], self.encoder)
         odds = compute_rows(training, rows, np.arange(len(rows)), critic.odds)
@@ -177,7 +154,7 @@ class CriticTask:
     def report(
         self,
         training: FinishedTraining[DataModule],
-        calibrated: Calibrated[_FittedCritic],
+        calibrated: Calibrated[Critic],
         tests: TestResults[Prediction],
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""

@@ -89,7 +89,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         optimizer: OptimizerOptions,
         *,
         num_steps: int,
-        dataset: str = "validation",
+        dataset: str,
         seed: int = 0,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)

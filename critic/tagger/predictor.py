@@ -1,5 +1,6 @@
 """Defines the public class `Tagger`: texts to tokens, logits (`windows`), labels and spans."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,21 +23,23 @@ from critic.requests import (
     stream_results,
 )
 from critic.runtime import ONNX, apply_precision, calibration_requests, check_precision, load_checkpoint
-from critic.tagger.settings import Settings, foreign_settings
+from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import Answers, SpanCalibration
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
-from data_modules.encoding.ragged import Ragged, stack_rows
+from data_modules.encoding.ragged import stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.fast import ANSWERS, accelerate, is_packed
+from faithkit.files.model_folder import SIDECAR
 from faithkit.languages import ENGLISH
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 from faithkit.span_types import RAGTRUTH, span_type
 
+log = logging.getLogger("faithkit")
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
 
@@ -117,7 +120,16 @@ class Tagger:
         max_windows = arguments.read_windows(max_windows)
         onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
-        settings = loaded.settings or foreign_settings(loaded.model.config, path)
+        settings, config = loaded.settings, loaded.model.config
+        if settings is None:
+            names = tuple(config.id2label.values())
+            if len(names) not in (len(tagger_labels(False)), len(tagger_labels(True))):
+                hint = "give a model with the labels outside and hallucinated, in this order"
+                problem = f"not a span tagger: its labels are {', '.join(map(str, names))}"
+                raise UserError(problem, place=path, hint=hint)
+            log.warning("%s has no %s: its probabilities are uncalibrated and its thresholds are 0.5", path, SIDECAR)
+            longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
+            settings = Settings(labels=names, max_length=longest, calibration=SpanCalibration(), origin={})
         if not onnx and not settings.token_support:
             accelerate(loaded.model, ANSWERS)
         encoder = SpanEncoder(
@@ -136,7 +148,7 @@ class Tagger:
         )
         tagger.languages = loaded.languages
         tagger.model = apply_precision(
-            loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
+            loaded.model, precision, loaded.device, lambda: tagger.answers(calibration_requests())
         )
         return tagger
 
@@ -265,105 +277,90 @@ class Tagger:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
         for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "tagging", progress):
-            yield from self.predict_columns(chunk, self._encode([request_of(example) for example in chunk]))
-
-    def predict_columns(self, examples: Sequence[Example], columns: Mapping[str, Any]) -> Iterator[Prediction]:
-        """Yields the predictions of tokenised examples, the columns of `SpanEncoder`."""
-        requests = [request_of(example) for example in examples]
-        for example, tagged in zip(examples, self._tag_columns(requests, columns), strict=True):
-            yield replace(tagged, id=example.id)
+            for example, tagged in zip(chunk, self.tag([request_of(one) for one in chunk]), strict=True):
+                yield replace(tagged, id=example.id)
 
     def tag(
-        self, requests: Sequence[Request], *, threshold: float | None = None, span_threshold: float | None = None
-    ) -> list[Prediction]:
-        """Computes label, score and spans of each response, with the thresholds of `predict`."""
-        thresholds = (
-            arguments.read_probability("threshold", threshold),
-            arguments.read_probability("span_threshold", span_threshold),
-        )
-        chunks = [requests[begin : begin + RESPONSES_AT_ONCE] for begin in range(0, len(requests), RESPONSES_AT_ONCE)]
-        return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), *thresholds)]
-
-    def answers(self, examples: Sequence[Example], columns: Sequence[Mapping[str, Any]] = ()) -> Answers:
-        """Computes log-odds and features of all response tokens, which a calibration is fitted on.
-
-        Args:
-            columns: The cached tokens of the examples, in chunks.
-        """
-        requests = [request_of(example) for example in examples]
-        return Answers.of(requests, *self.odds(requests, columns))
-
-    def odds(
-        self, requests: Sequence[Request], columns: Sequence[Mapping[str, Any]] = ()
-    ) -> tuple[NDArray[np.float64], Ragged, Ragged]:
-        """Computes the uncalibrated log-odds of all response tokens, and their offsets.
-
-        Args:
-            columns: The cached tokens of the requests, in chunks.
-        """
-        starts = range(0, max(1, len(requests)), RESPONSES_AT_ONCE)
-        chunks = columns or [self._encode(requests[begin : begin + RESPONSES_AT_ONCE]) for begin in starts]
-        odds = np.concatenate([np.zeros(0), *(exact_log_odds(self._logits(chunk)) for chunk in chunks)])
-        start, end = (stack_rows([chunk[side] for chunk in chunks]) for side in ("start", "end"))
-        return odds, start, end
-
-    def _encode(self, requests: Sequence[Request]) -> dict[str, Any]:
-        return self.encoder.encode_texts(
-            [r.question for r in requests], [r.knowledge for r in requests], [r.response for r in requests]
-        )
-
-    def _tag_columns(
         self,
         requests: Sequence[Request],
-        columns: Mapping[str, Any],
+        columns: Iterable[Mapping[str, Any]] = (),
+        *,
         threshold: float | None = None,
         span_threshold: float | None = None,
     ) -> list[Prediction]:
-        """Computes label, score and spans of each response; spans match the label, without `span_threshold`."""
-        logits, calibration = self._logits(columns), self.calibration  # [tokens of all responses, classes]
-        answers = Answers.of(requests, exact_log_odds(logits), columns["start"], columns["end"])
-        probability = calibration.probabilities(answers)  # [tokens]
-        scores = calibration.response_scores(answers, probability)  # [responses]
-        is_hallucinated = calibration.is_hallucinated(scores, threshold)
-        labels_to_match = is_hallucinated if span_threshold is None else None
-        found = calibration.spans(answers, probability, labels_to_match, span_threshold)
-        spans: list[list[Span]] = [[] for _ in requests]
-        for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
-            tokens = slice(first, last + 1)
-            label = UNTYPED
-            if logits.shape[1] > 2:  # the type with the highest probability, summed over the span's tokens
-                probabilities = np.exp(logits[tokens] - logits[tokens].max(1, keepdims=True))
-                probabilities /= probabilities.sum(1, keepdims=True)
-                label = str(self.model.config.id2label[1 + int(probabilities[:, 1:].sum(0).argmax())])
-            response = int(answers.owner[first])
-            spans[response].append(
-                Span(
-                    start=int(begin),
-                    end=int(stop),
-                    text=requests[response].response[begin:stop],
-                    label=label,
-                    **span_type(RAGTRUTH, label),  # the label set of every head with types
-                    score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
-                )
-            )
-        return [
-            Prediction(
-                id=SINGLE,
-                label=HALLUCINATED if hallucinated else FAITHFUL,
-                score=float(score),
-                spans=tuple(of_response),
-            )
-            for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
-        ]
+        """Computes label, score and spans of each response, with the thresholds of `predict`.
 
-    def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
-        if self.token_support:
-            options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "max_windows": self.encoder.max_windows}
-            support = TokenSupport(self.model, self.encoder.tokenizer, **options)
-            found = support.best([columns["context"], columns["question"]], columns["answer"])
-            values = torch.cat([*found, torch.zeros(0)]).numpy()
-            return np.stack([np.zeros_like(values), SCALE * (CENTER - values)], axis=1).astype(np.float32)
-        return token_logits(self.model, self.encoder, columns, self.batch_tokens)
+        Args:
+            columns: The cached tokens of the requests, in chunks of `RESPONSES_AT_ONCE`.
+        """
+        threshold = arguments.read_probability("threshold", threshold)
+        span_threshold = arguments.read_probability("span_threshold", span_threshold)
+        calibration, results = self.calibration, []
+        for chunk, logits, answers in self._read(requests, columns):
+            probability = calibration.probabilities(answers)  # [tokens]
+            scores = calibration.response_scores(answers, probability)  # [responses]
+            is_hallucinated = calibration.is_hallucinated(scores, threshold)
+            labels_to_match = is_hallucinated if span_threshold is None else None
+            found = calibration.spans(answers, probability, labels_to_match, span_threshold)
+            spans: list[list[Span]] = [[] for _ in chunk]
+            for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
+                tokens = slice(first, last + 1)
+                label = UNTYPED
+                if logits.shape[1] > 2:  # the type with the highest probability, summed over the span's tokens
+                    probabilities = np.exp(logits[tokens] - logits[tokens].max(1, keepdims=True))
+                    probabilities /= probabilities.sum(1, keepdims=True)
+                    label = str(self.model.config.id2label[1 + int(probabilities[:, 1:].sum(0).argmax())])
+                response = int(answers.owner[first])
+                spans[response].append(
+                    Span(
+                        start=int(begin),
+                        end=int(stop),
+                        text=chunk[response].response[begin:stop],
+                        label=label,
+                        **span_type(RAGTRUTH, label),  # the label set of every head with types
+                        score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
+                    )
+                )
+            for score, hallucinated, of_response in zip(scores.tolist(), is_hallucinated, spans, strict=True):
+                label = HALLUCINATED if hallucinated else FAITHFUL
+                results.append(Prediction(id=SINGLE, label=label, score=score, spans=tuple(of_response)))
+        return results
+
+    def answers(self, requests: Sequence[Request], columns: Iterable[Mapping[str, Any]] = ()) -> Answers:
+        """Computes uncalibrated log-odds and features of all response tokens, which a calibration is fitted on.
+
+        Args:
+            columns: The cached tokens of the requests, in chunks of `RESPONSES_AT_ONCE`.
+        """
+        return Answers.join([answers for _, _, answers in self._read(requests, columns)])
+
+    def _read(
+        self, requests: Sequence[Request], columns: Iterable[Mapping[str, Any]]
+    ) -> Iterator[tuple[Sequence[Request], NDArray[np.float32], Answers]]:
+        """Yields requests chunk by chunk, with the logits of their response tokens [tokens, classes] and features."""
+        cached = iter(columns)
+        for begin in range(0, max(1, len(requests)), RESPONSES_AT_ONCE):
+            chunk = requests[begin : begin + RESPONSES_AT_ONCE]
+            tokens: Mapping[str, Any] | None = next(cached, None)
+            if tokens is None:
+                texts = ([getattr(one, name) for one in chunk] for name in ("question", "knowledge", "response"))
+                tokens = dict[str, Any](self.encoder.encode_texts(*texts))
+            if self.token_support:
+                support = TokenSupport(
+                    self.model,
+                    self.encoder.tokenizer,
+                    batch_tokens=self.batch_tokens,
+                    max_windows=self.encoder.max_windows,
+                )
+                sources = stack_rows([tokens["context"], tokens["question"]])
+                found = support.supports(sources, stack_rows([tokens["answer"]] * 2))
+                best = map(torch.maximum, found[: len(chunk)], found[len(chunk) :])  # of context and question
+                values = torch.cat([*best, torch.zeros(0)]).numpy()
+                odds = SCALE * (CENTER - values)
+                logits = np.stack([np.zeros_like(values), odds], axis=1).astype(np.float32)
+            else:
+                logits = token_logits(self.model, self.encoder, tokens, self.batch_tokens)
+            yield chunk, logits, Answers.of(chunk, exact_log_odds(logits), tokens["start"], tokens["end"])
 
     @property
     def device(self) -> torch.device:

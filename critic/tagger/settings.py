@@ -1,6 +1,5 @@
 """The settings of a tagger that are stored with its weights."""
 
-import logging
 from dataclasses import asdict
 from typing import Any
 
@@ -8,12 +7,10 @@ from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import HEAD, Line
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import SIDECAR, Sidecar
+from faithkit.files.model_folder import Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
 from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import Count, Switch, Tokens
-
-log = logging.getLogger("faithkit")
 
 
 @options("layout")
@@ -69,16 +66,3 @@ class Settings:
 def tagger_labels(typed: bool) -> tuple[str, ...]:
     """Returns the labels of a head with or without types."""
     return (FAITHFUL, *SPAN_TYPES) if typed else (FAITHFUL, HALLUCINATED)
-
-
-def foreign_settings(config: Any, path: str) -> Settings:
-    """Returns the settings of a tagger without faithkit.json, by its number of labels, outside first."""
-    if config.num_labels not in (2, len(tagger_labels(True))):
-        have = ", ".join(map(str, config.id2label.values()))
-        hint = "give a model with the labels outside and hallucinated, in this order"
-        raise UserError(f"not a span tagger: its labels are {have}", place=path, hint=hint)
-    log.warning("%s has no %s: its probabilities are uncalibrated and its thresholds are 0.5", path, SIDECAR)
-    longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
-    return Settings(
-        labels=tuple(config.id2label.values()), max_length=longest, calibration=SpanCalibration(), origin={}
-    )

@@ -202,52 +202,23 @@ class FoundSpans:
     last: Ints
 
 
-def match_labels(
-    found: FoundSpans,
-    is_hallucinated: NDArray[np.bool_],
-    start: Ints,
-    end: Ints,
-    probability: Floats,
-    owner: Ints,
-) -> FoundSpans:
-    """Makes spans agree with labels: no span in a faithful text, at least one in each hallucinated text.
-
-    A hallucinated text without a span gets its most probable token, if it has visible tokens.
-
-    Args:
-        is_hallucinated: The label of each text [texts].
-        start, end, probability, owner: As for `find_spans`.
-    """
-    kept = is_hallucinated[owner[found.first]]
-    lacks_span = is_hallucinated.copy()
-    lacks_span[owner[found.first]] = False
-    # The visible tokens of these texts, the most probable first; the first of each text is taken.
-    tokens = np.flatnonzero(lacks_span[owner] & (end > start))
-    tokens = tokens[np.lexsort((-probability[tokens], owner[tokens]))]
-    tokens = tokens[np.flatnonzero(np.diff(owner[tokens], prepend=-1))]
-    first, last = np.append(found.first[kept], tokens), np.append(found.last[kept], tokens)
-    order = np.argsort(first, kind="stable")
-    begins, stops = np.append(found.start[kept], start[tokens]), np.append(found.end[kept], end[tokens])
-    return FoundSpans(begins[order], stops[order], first[order], last[order])
-
-
 def find_spans(
     start: Ints,
     end: Ints,
     probability: Floats,
+    owner: Ints,
     *,
     threshold: float,
     merge_gap: int = 0,
     min_length: int = 1,
-    owner: Ints | None = None,
 ) -> FoundSpans:
     """Finds runs of tokens with at least the threshold, including the white space between them.
 
     Args:
         start: First character of each token, in order; equal to `end` for a token without characters.
+        owner: The text of each token; a span never crosses texts.
         merge_gap: Spans with at most this many characters between them become one.
         min_length: Spans of fewer characters are dropped, after merging.
-        owner: The text of each token; a span never crosses texts.
     """
     visible = np.flatnonzero(end > start)
     above = np.flatnonzero(probability[visible] >= threshold)
@@ -257,8 +228,7 @@ def find_spans(
     tokens = visible[above]
     starts, ends = start[tokens], end[tokens]
     is_joined = (np.diff(above) == 1) | (starts[1:] - ends[:-1] <= merge_gap)
-    if owner is not None:
-        is_joined &= owner[tokens[1:]] == owner[tokens[:-1]]
+    is_joined &= owner[tokens[1:]] == owner[tokens[:-1]]
     begins = np.flatnonzero(np.append(True, ~is_joined))
     lasts = np.append(begins[1:], len(tokens)) - 1
     found_end = np.maximum.reduceat(ends, begins)
@@ -308,23 +278,31 @@ class SpanCalibration:
     ) -> FoundSpans:
         """Finds spans of whole words above the threshold, merged and filtered; they match the labels if given.
 
+        Then a faithful response has no span, and a hallucinated response at least one: its most probable token, if it
+        has visible tokens.
+
         Args:
             probability: Calibrated probability of each token.
             is_hallucinated: The label of each response [responses]; None ignores labels.
             char_threshold: Replaces the stored threshold.
         """
-        found = find_spans(
-            answers.begin,
-            answers.stop,
-            probability,
-            threshold=self.char_threshold if char_threshold is None else char_threshold,
-            merge_gap=self.merge_gap,
-            min_length=self.min_length,
-            owner=answers.owner,
-        )
+        start, end, owner = answers.begin, answers.stop, answers.owner
+        threshold = self.char_threshold if char_threshold is None else char_threshold
+        limits = {"merge_gap": self.merge_gap, "min_length": self.min_length}
+        found = find_spans(start, end, probability, owner, threshold=threshold, **limits)
         if is_hallucinated is None:
             return found
-        return match_labels(found, is_hallucinated, answers.begin, answers.stop, probability, answers.owner)
+        kept = is_hallucinated[owner[found.first]]
+        lacks_span = is_hallucinated.copy()
+        lacks_span[owner[found.first]] = False
+        # The visible tokens of these responses, the most probable first; the first of each response is taken.
+        tokens = np.flatnonzero(lacks_span[owner] & (end > start))
+        tokens = tokens[np.lexsort((-probability[tokens], owner[tokens]))]
+        tokens = tokens[np.flatnonzero(np.diff(owner[tokens], prepend=-1))]
+        first, last = np.append(found.first[kept], tokens), np.append(found.last[kept], tokens)
+        order = np.argsort(first, kind="stable")
+        begins, stops = np.append(found.start[kept], start[tokens]), np.append(found.end[kept], end[tokens])
+        return FoundSpans(begins[order], stops[order], first[order], last[order])
 
     def is_hallucinated(self, scores: Floats, threshold: float | None = None) -> NDArray[np.bool_]:
         """Returns which responses are labelled hallucinated, by the stored threshold or another one."""

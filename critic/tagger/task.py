@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.requests import request_of
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import RESPONSES_AT_ONCE, Tagger
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import Answers, SpanCalibration
-from critic.weights import check_length, find_head, rescale_head
+from critic.weights import find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.fast import is_enabled
-from faithkit.records import SPAN_TYPES, Example, Prediction
+from faithkit.records import SPAN_TYPES, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
@@ -62,9 +63,7 @@ class TaggerTask:
             if not set(SPAN_TYPES) <= set(labels):
                 log.info("no training span has a type: training with model.typed=false")
                 self.options = replace(self.options, typed=False)
-        module = TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        check_length(module.model, self.encoder.max_length, self.options.weights)
-        return module
+        return TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
 
     @property
     def model_class(self) -> Any:
@@ -79,7 +78,8 @@ class TaggerTask:
         """
         options = self.options
         tagger = Tagger(model, self.reader, SpanCalibration(), token_support=options.token_support)
-        rows, candidates = Batches(self._fitting_subsets(training), self.encoder), self._fitting_examples(training)
+        subsets = self._fitting_subsets(training)
+        rows, candidates = Batches(subsets, self.encoder), [one for subset in subsets for one in subset.examples()]
         annotated = [number for number, example in enumerate(candidates) if example.spans is not None]
         examples = [candidates[number] for number in annotated]
         num_shards = training.trainer.world_size  # each process computes one
@@ -90,8 +90,8 @@ class TaggerTask:
             for begin, end in ((bounds[shard], bounds[shard + 1]) for shard in shards):
                 numbers = np.array(annotated[begin:end], np.int64)
                 starts = range(0, len(numbers), RESPONSES_AT_ONCE)
-                columns = [rows.columns(numbers[start : start + RESPONSES_AT_ONCE]) for start in starts]
-                found.append(tagger.answers(examples[begin:end], columns))
+                columns = (rows.columns(numbers[start : start + RESPONSES_AT_ONCE]) for start in starts)
+                found.append(tagger.answers([request_of(one) for one in examples[begin:end]], columns))
             return found
 
         tagger.calibration, fit = fit_calibration(
@@ -122,9 +122,6 @@ class TaggerTask:
             finish_model=lambda model: rescale_head(model, *head) if head else None,
         )
 
-    def _fitting_examples(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        return [example for subset in self._fitting_subsets(training) for example in subset.examples()]
-
     def _fitting_subsets(self, training: FinishedTraining[DataModule]) -> list[Subset]:
         """Returns validation, and rows of training if nothing was trained on these, at most `FIT_ROWS` per dataset."""
         unused = training.data.subsets.get("train", ()) if self.options.token_support else ()
@@ -135,8 +132,10 @@ class TaggerTask:
         rows, examples = Batches([subset], self.encoder), subset.examples()
 
         def predict_part(part: NDArray[np.int64]) -> list[Prediction]:
-            chunks = [part[begin : begin + RESPONSES_AT_ONCE] for begin in range(0, len(part), RESPONSES_AT_ONCE)]
-            return [p for c in chunks for p in tagger.predict_columns([examples[i] for i in c], rows.columns(c))]
+            chosen, starts = [examples[number] for number in part], range(0, len(part), RESPONSES_AT_ONCE)
+            columns = (rows.columns(part[start : start + RESPONSES_AT_ONCE]) for start in starts)
+            tagged = tagger.tag([request_of(example) for example in chosen], columns)
+            return [replace(one, id=example.id) for example, one in zip(chosen, tagged, strict=True)]
 
         return training.divide_work(len(examples), predict_part)
 
@@ -148,4 +147,5 @@ class TaggerTask:
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""
         parts = "training and validation" if self.options.token_support else "validation"
-        return report_detector(training, tests, fitted_on=self._fitting_examples(training), parts=parts)
+        fitted_on = [one for subset in self._fitting_subsets(training) for one in subset.examples()]
+        return report_detector(training, tests, fitted_on=fitted_on, parts=parts)

@@ -85,18 +85,17 @@ def token_logits(
 
 def _answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
     """Computes the logits of the answers' tokens [positions, classes]."""
+    places, stretches, inputs = answer_places(batch), None, dict(batch)
     if "window_lengths" in batch:
         size = batch["window_lengths"]
         begin, end = batch["bounds"].unbind(1)[2:]
         row = size.cumsum(0) - size
         filled, stretches = plan_answers(model, batch, size, begin - row, end - row)
-        if stretches:
-            logits: Tensor = run_model(model, _move(filled, model.device), stretches=stretches).logits
-            return logits[0, : int((end - begin).sum())]
-    logits = run_model(model, _move(batch, model.device)).logits.flatten(0, 1)
-    return logits[answer_places(batch).to(logits.device)]
-
-
-def _move(inputs: Mapping[str, Tensor], device: Any) -> dict[str, Tensor]:
-    """Moves a batch to a device, except the lengths, which are read on the CPU."""
-    return {name: side if name == "window_lengths" else side.to(device) for name, side in inputs.items()}
+        inputs = filled if stretches else inputs
+    # The lengths stay on the CPU, where they are read.
+    inputs = {name: side if name == "window_lengths" else side.to(model.device) for name, side in inputs.items()}
+    if stretches:
+        logits: Tensor = run_model(model, inputs, stretches=stretches).logits
+        return logits[0, : len(places)]
+    logits = run_model(model, inputs).logits.flatten(0, 1)
+    return logits[places.to(logits.device)]

@@ -13,9 +13,8 @@ from typing import ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import alternate
-from data_modules.reading.files import File, Patterns
+from data_modules.reading.files import File, HubSplit, Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
-from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 

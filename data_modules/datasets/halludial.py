@@ -19,9 +19,8 @@ from data_modules.datasets.wow import WizardOfWikipedia
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.dialogues import read_transcript, verdict_of
 from data_modules.reading.fields import identifier, text_group, whole_number
-from data_modules.reading.files import HUB, File, find_files, log_missing, rows_of
+from data_modules.reading.files import HUB, File, HubSplit, find_files, log_missing, rows_of
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example
 

@@ -32,10 +32,9 @@ from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
 from data_modules.reading.conversations import CALLS
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.fields import other_fields, read_spans, text_group
-from data_modules.reading.files import File, find_files, is_address, is_glob
+from data_modules.reading.files import File, find_files, is_address, is_glob, saved_splits
 from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import EMPTY, NO_ROWS, REJECTED, BadRow, ReadReport, Row
-from data_modules.reading.saved_datasets import saved_splits
 from data_modules.reading.shards import ShardFile, shard_files
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten

@@ -12,7 +12,7 @@
 The context of a turn is what came before it: the results of tools, the documents of the conversation, and with
 `evidence` the words of the user or the system, never those of the assistant. The result of a call that is repeated
 with the same arguments replaces the earlier one. Structured results become lines that name their place
-(`data_modules.reading.structured`).
+(`data_modules.reading.messages`).
 """
 
 import json
@@ -24,9 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.reading.formats import parse_json
-from data_modules.reading.messages import SYSTEM, TOOL, USER, Call, Message, is_constructor, is_message, read_message
+from data_modules.reading.messages import (
+    SYSTEM,
+    TOOL,
+    USER,
+    Call,
+    Message,
+    is_constructor,
+    is_message,
+    read_message,
+    render,
+)
 from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row, check_text, read_rows
-from data_modules.reading.structured import render
 from faithkit.errors import UserError, shorten
 from faithkit.records import passage_text
 

@@ -26,7 +26,17 @@ from faithkit.fast.hardware import (
     to_bf16,
     wants_bf16,
 )
-from faithkit.fast.linear_layers import can_quantise, missing_rows, quantise, speed_up_linear_layers
+from faithkit.fast.layers import can_quantise, missing_rows, quantise, replace_dropout, speed_up_linear_layers
+from faithkit.fast.model_layers import (
+    MODELS,
+    first_token_only,
+    keep_answers,
+    plan_answers,
+    reads_first_token,
+    replace_layers,
+    use_half_norms,
+    without_last_layer,
+)
 from faithkit.fast.packing import (
     Packing,
     allow_packed_attention,
@@ -36,15 +46,6 @@ from faithkit.fast.packing import (
     places_between,
     use_packed_attention,
 )
-from faithkit.fast.partial_layers import (
-    first_token_only,
-    keep_answers,
-    plan_answers,
-    reads_first_token,
-    without_last_layer,
-)
-from faithkit.fast.sequence_attention import replace_dropout
-from faithkit.fast.training_layers import MODELS, replace_layers, use_half_norms
 
 # What is read of a model's last layer.
 EVERY_TOKEN, FIRST_TOKEN, ANSWERS = "every token", "first token", "answers"

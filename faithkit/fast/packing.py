@@ -22,8 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faithkit.fast.hardware import answers_yes, has_operator, uses_onednn
-from faithkit.fast.linear_layers import multiply
-from faithkit.fast.sequence_attention import SequenceAttention
+from faithkit.fast.layers import SequenceAttention, multiply
 
 NAME = "faithkit_packed"
 NAME_OF_BOTH = "faithkit_packed_or_padded"

@@ -16,8 +16,16 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import disk_errors
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to, process_rank, resume_hint, run_lock
-from faithkit.files.saved_config import read_config, write_config
+from faithkit.files.run_folder import (
+    RUN_DIR_VARIABLE,
+    RunFolder,
+    log_to,
+    process_rank,
+    read_config,
+    resume_hint,
+    run_lock,
+    write_config,
+)
 from faithkit.settings.config_files import script_of
 from faithkit.signals import Interrupted
 from faithkit.targets import check_names, named_in

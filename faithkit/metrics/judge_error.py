@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from faithkit.errors import UserError
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.classification import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Metric, student_quantile

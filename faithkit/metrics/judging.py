@@ -24,8 +24,7 @@ import numpy as np
 
 from faithkit.baselines.word_features import length_score, unsupported_share
 from faithkit.calibration import logit
-from faithkit.metrics.classification import safe_ratio
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.classification import align_predictions, safe_ratio
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.scores.measures import COMPARING, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap

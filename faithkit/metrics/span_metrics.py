@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from faithkit.calibration import NUM_BINS, assign_bins
 from faithkit.errors import UserError, shorten
-from faithkit.metrics.classification import Ranking, safe_ratio
-from faithkit.metrics.outcomes import align_predictions, scores_of
+from faithkit.metrics.classification import Ranking, align_predictions, safe_ratio, scores_of
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
 from faithkit.span_types import AXES
 from faithkit.statistics.bootstrap import Evaluation, Groups

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import safe_ratio
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.classification import align_predictions, safe_ratio
 from faithkit.metrics.span_metrics import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.scores.measures import RATES, kinds_of

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.classification import align_predictions
 from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
 from faithkit.pages.page_tables import escape_terminal, table_caption, table_cells, table_title
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span

@@ -8,9 +8,8 @@ from rich.table import Table
 
 from faithkit.baselines.word_features import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
-from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
-from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import (
     add_fields,
     bold,
@@ -25,8 +24,16 @@ from faithkit.pages.page_tables import (
 from faithkit.published.figures import ALL, published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.label_tables import PARTS, divide
-from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
-from faithkit.reports.score_table import Row, published_cells, score_table
+from faithkit.reports.report import (
+    Provenance,
+    Report,
+    Row,
+    Rows,
+    add_provenance,
+    published_cells,
+    score_table,
+    select_rows,
+)
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
 

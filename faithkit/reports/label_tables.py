@@ -12,8 +12,15 @@ import numpy as np
 from rich.table import Table
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
-from faithkit.metrics.classification import classification_metrics, evaluate_labels, measure_slices
-from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED, Outcomes, join_outcomes
+from faithkit.metrics.classification import (
+    NOT_SHOWN,
+    TOO_MANY_UNPARSED,
+    Outcomes,
+    classification_metrics,
+    evaluate_labels,
+    join_outcomes,
+    measure_slices,
+)
 from faithkit.pages.page_tables import (
     bold,
     choose_examples,
@@ -23,9 +30,10 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Report, build_sample
-from faithkit.reports.score_table import (
+from faithkit.reports.report import (
+    Report,
     Row,
+    build_sample,
     difference_cells,
     metrics_table,
     part_rows,

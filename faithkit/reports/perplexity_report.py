@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from faithkit.pages.page_tables import add_fields, context_fields, new_field_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Provenance, Report, Rows, add_provenance, build_sample
-from faithkit.reports.score_table import metrics_table
+from faithkit.reports.report import Provenance, Report, Rows, add_provenance, build_sample, metrics_table
 from faithkit.scores.measures import LANGUAGE_MODEL, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.spread import Statistic, Values

@@ -30,8 +30,17 @@ from faithkit.pages.page_tables import (
     new_number_table,
 )
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Provenance, Report, Sample, add_provenance, build_sample
-from faithkit.reports.score_table import Row, Systems, list_sizes, score_table
+from faithkit.reports.report import (
+    Provenance,
+    Report,
+    Row,
+    Sample,
+    Systems,
+    add_provenance,
+    build_sample,
+    list_sizes,
+    score_table,
+)
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_benchmark_results
 from faithkit.scores.board import Board, conclude_by
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures

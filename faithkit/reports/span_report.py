@@ -11,7 +11,7 @@ from rich.text import Text
 
 from faithkit.baselines.simple_detectors import MEDIAN, BaselineData
 from faithkit.baselines.word_features import mismatch_predictions
-from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
+from faithkit.metrics.classification import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
     AXES_OF_GOLD,
     NOTHING_FOUND,
@@ -30,8 +30,18 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
-from faithkit.reports.report import Report, Rows, build_sample, select_rows
-from faithkit.reports.score_table import Cell, Row, Systems, part_rows, published_cells, score_table
+from faithkit.reports.report import (
+    Cell,
+    Report,
+    Row,
+    Rows,
+    Systems,
+    build_sample,
+    part_rows,
+    published_cells,
+    score_table,
+    select_rows,
+)
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 

@@ -19,8 +19,16 @@ from faithkit.metrics.suppression import (
 from faithkit.pages.page_tables import bold, escape_terminal, format_percent
 from faithkit.published.figures import published_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
-from faithkit.reports.score_table import Row, published_cells, score_table
+from faithkit.reports.report import (
+    Provenance,
+    Report,
+    Row,
+    Rows,
+    add_provenance,
+    published_cells,
+    score_table,
+    select_rows,
+)
 from faithkit.reports.write_reports import write_run_results
 from faithkit.settings.config_files import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.statistics.metric import Metric

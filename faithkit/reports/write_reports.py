@@ -11,7 +11,7 @@ from faithkit.detector import CRITIC, GENERATOR, TAGGER
 from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.outcomes import REPORTED_UNPARSED
+from faithkit.metrics.classification import REPORTED_UNPARSED
 from faithkit.metrics.results import full_names, read_meta, write_results
 from faithkit.packages import environment
 from faithkit.pages.page import AnswerSet, write_page

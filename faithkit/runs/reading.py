@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import parse_lines
-from faithkit.files.run_folder import RunFolder, is_locked
-from faithkit.files.saved_config import read_config
+from faithkit.files.run_folder import RunFolder, is_locked, read_config
 from faithkit.packages import needs_package
 from faithkit.settings.config_files import SWEEP_FILE, script_of
 from faithkit.statistics.metric import Metric

@@ -7,7 +7,7 @@ tests for all pairs, metric by metric: of all findings at the 5% level, the chan
 
 >>> from dataclasses import replace
 >>> from faithkit.metrics.classification import evaluate_labels
->>> from faithkit.metrics.outcomes import Outcomes
+>>> from faithkit.metrics.classification import Outcomes
 >>> from faithkit.statistics.bootstrap import Groups
 >>> gold = np.array([0, 1] * 20, np.int8)
 >>> rows = Outcomes(gold=gold, called=gold, scores=np.full(40, np.nan), groups=Groups(np.arange(40), 40))

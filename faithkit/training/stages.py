@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import RunFolder, write_config
 from faithkit.statistics.metric import Metric
 
 TRAIN, STAGE = "train", "stage"  # job types: a training without stages, and the prefix of a stage

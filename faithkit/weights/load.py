@@ -1,7 +1,8 @@
 """Loads models and tokenizers completely or not at all; only a new head is initialised, and no code of a folder runs.
 
 transformers initialises missing tensors randomly, and uses an empty vocabulary if a tokenizer's files are missing. Both
-are refused here. Call these functions within `faithkit.weights.resolve.loading`, which explains other errors.
+are refused here. Call these functions within `faithkit.weights.resolve.loading`, which explains other errors, or all of
+them by `load_pretrained`.
 """
 
 import logging
@@ -11,11 +12,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, check_config
+from faithkit.weights.resolve import loading
 
 REPAIR_HINT = "copy or download the folder again, or name another model"
 # Tensors of files that models lack: buffers of older versions, and the pooler of classes without one.
@@ -301,3 +303,47 @@ def override(config: Any, names: Sequence[str], value: Any) -> None:
     for name in names:
         if value is not None and hasattr(config, name):
             setattr(config, name, value)
+
+
+class Pretrained(NamedTuple):
+    """A model in evaluation mode on its device, and its fast tokenizer."""
+
+    model: Any
+    tokenizer: Any
+    device: Any
+
+
+def load_pretrained(auto: str, weights: str, *, device: str | None = None, precision: str = "32-true") -> Pretrained:
+    """Loads a model by folder, local name or hub name; nothing in it is executed.
+
+    Args:
+        auto: The name of transformers' Auto class.
+        device: None takes the GPU where there is one.
+        precision: bf16, or auto: bf16 where the hardware computes in it; anything else is fp32.
+    """
+    import torch
+    import transformers
+
+    from faithkit.fast import accelerate, to_bf16, wants_bf16
+
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    with loading(weights) as source:
+        tokenizer = load_tokenizer(source)
+        model = load_model(getattr(transformers, auto), source, head_may_be_new=auto == "AutoModel")
+        check_vocabulary(model, tokenizer, source)
+    model = to_bf16(model) if wants_bf16(precision, place) else model
+    return Pretrained(accelerate(model.eval().to(place)), tokenizer, torch.device(place))
+
+
+def longest_input(model: Any, tokenizer: Any) -> int:
+    """Finds the longest input in tokens: what the model has positions for and its tokenizer allows."""
+    import torch
+
+    places = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if isinstance(places, torch.nn.Embedding):
+        # RoBERTa's positions begin after its padding id.
+        known = places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
+    else:
+        known = getattr(model.config, "max_position_embeddings", 512)
+    return int(min(known, tokenizer.model_max_length))

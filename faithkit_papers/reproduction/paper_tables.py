@@ -25,10 +25,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit_papers.published_figures import paper_table
-from faithkit_papers.reproduction.cells import (
+from faithkit_papers.reproduction.paper_parts import (
+    DRAWINGS,
     Cell,
     Count,
     Difference,
+    Figure,
     HumanScore,
     Metric,
     Result,
@@ -36,7 +38,6 @@ from faithkit_papers.reproduction.cells import (
     Table,
     Whole,
 )
-from faithkit_papers.reproduction.paper_figures import DRAWINGS, Figure
 from faithkit_papers.reproduction.table_files import (
     FILES,
     FOLDER,

@@ -12,22 +12,22 @@ from rich.table import Table as Shown
 
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_strict_json
-from faithkit.metrics.outcomes import REPORTED_UNPARSED, TOO_MANY_UNPARSED
+from faithkit.metrics.classification import REPORTED_UNPARSED, TOO_MANY_UNPARSED
 from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_markdown, format_metric, new_number_table, print_tables, to_markdown
 from faithkit.pages.plotting import require_plots
-from faithkit_papers.reproduction.cells import (
+from faithkit_papers.reproduction.paper_parts import (
     NOT_COMPARABLE,
     Cell,
     Count,
     Difference,
     Estimate,
+    Figure,
     HumanScore,
     Metric,
     Table,
     compare_with_published,
 )
-from faithkit_papers.reproduction.paper_figures import Figure
 from faithkit_papers.reproduction.paper_tables import all_steps, steps_of
 from faithkit_papers.reproduction.table_steps import (
     GPU_GIGABYTES,

@@ -14,10 +14,8 @@ import numpy as np
 from faithkit.arguments import read_passages
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.files.run_folder import RunFolder, write_config
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.predicted_rows import to_line

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from faithkit.detector import Detector, Entailment
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import read_config, write_config
+from faithkit.files.run_folder import RunFolder, read_config, write_config
 from faithkit.inference.text import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine, load_checkpoint

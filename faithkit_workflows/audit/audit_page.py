@@ -13,7 +13,7 @@ from faithkit.pages.page_tables import (
     print_tables,
 )
 from faithkit.records import Prediction
-from faithkit.reports.score_table import score_table
+from faithkit.reports.report import score_table
 from faithkit.reports.span_report import mark_spans
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.measures import COPIED, DESCRIPTIONS, LATE, LONG

@@ -18,8 +18,7 @@ from data_modules.negatives.make import verbatim_knowledge
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.baselines.word_features import unsupported_share
 from faithkit.calibration import ReliabilityBin, reliability
-from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels, join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
 from faithkit.scores.board import Board

@@ -50,7 +50,6 @@ from judge.baselines import (
 )
 from judge.options import MAX, NGRAM, NLI, OTHERS, PROMPT, REPHRASED, ExaminerOptions, SelfCheckOptions
 from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
-from judge.reply import ASKINGS
 
 EXAMINEE = "examinee"  # a role of a model
 log = logging.getLogger("faithkit")
@@ -98,7 +97,7 @@ def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> C
     if benchmark is None or not isinstance(number := (config.get("judge") or {}).get("examples"), int):
         return None
     ask, prompts = config["judge"]["ask"], config["judge"]["prompts"]
-    if shots_file(ASKINGS[ask].prompt, prompts):
+    if shots_file(ask, prompts):
         return None
     return partial(
         draw_prompt_examples, benchmark, config["benchmark"], ask, number, seed=config["seed"], prompts=prompts

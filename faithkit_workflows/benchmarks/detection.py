@@ -14,18 +14,14 @@ from data_modules.datasets.pairs import Pairs
 from faithkit.detector import JUDGE, Detector
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import align_predictions, join_outcomes
+from faithkit.files.run_folder import RunFolder, write_config
+from faithkit.metrics.classification import align_predictions, evaluate_labels, join_outcomes
 from faithkit.packages import environment
 from faithkit.records import Example, Prediction
-from faithkit.reports.conversation_report import conversation_report
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
-from faithkit.reports.report import Provenance, Report, merge_reports
-from faithkit.reports.score_table import Cell, Row, difference_cells, score_table
-from faithkit.reports.set_report import set_report
+from faithkit.reports.part_reports import conversation_report, set_report
+from faithkit.reports.report import Cell, Provenance, Report, Row, difference_cells, merge_reports, score_table
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
     EvaluationResult,

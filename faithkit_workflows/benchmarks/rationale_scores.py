@@ -26,8 +26,7 @@ from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
 from faithkit.published.figures import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
-from faithkit.reports.report import Report
-from faithkit.reports.score_table import Cell, Row, score_table
+from faithkit.reports.report import Cell, Report, Row, score_table
 from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Values

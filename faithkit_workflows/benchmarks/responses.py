@@ -17,8 +17,7 @@ from faithkit.inference.text import Decoding
 from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
-from faithkit.metrics.responses.q2 import Q2
-from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
+from faithkit.metrics.responses.q2 import Q2, ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit.metrics.responses.response_columns import PairedResponses
 from faithkit.provenance.used_model import describe_model
 from faithkit.reports.response_report import report_responses

@@ -15,15 +15,13 @@ from faithkit import signals
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.metrics.results import full_names, write_results
 from faithkit.packages import environment
 from faithkit.pages.page_tables import bold, escape_terminal, format_percent
 from faithkit.provenance.used_model import describe_model
 from faithkit.published.figures import published_table
-from faithkit.reports.report import Provenance, Report, leaks_table, metrics_without_leaked
-from faithkit.reports.score_table import Row, score_table
+from faithkit.reports.report import Provenance, Report, Row, leaks_table, metrics_without_leaked, score_table
 from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.settings.config_files import EMBEDDED, choices_of

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, evaluate_labels
 from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.pages.page import gold_label

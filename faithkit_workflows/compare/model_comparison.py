@@ -20,10 +20,9 @@ from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import read_jsonl, read_strict_json
-from faithkit.inference.reply_cache import CachedEngine
-from faithkit.metrics.classification import evaluate_labels
+from faithkit.inference.text_engines import CachedEngine
+from faithkit.metrics.classification import evaluate_labels, join_outcomes
 from faithkit.metrics.judging import measure_agreement
-from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import format_p
 from faithkit.provenance.row_keys import group_hash
 from faithkit.published.known_detectors import known_detectors

@@ -24,7 +24,7 @@ from faithkit.pages.page_tables import (
     print_tables,
 )
 from faithkit.records import HALLUCINATED, Example
-from faithkit.reports.score_table import Row, score_table
+from faithkit.reports.report import Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.target import passages_of, question_of
 from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, FROM_CACHE, MACRO_F1, TITLES, ModelComparison

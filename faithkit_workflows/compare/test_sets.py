@@ -9,8 +9,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, read_strict_json
-from faithkit.metrics.classification import measure_slices
-from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.metrics.classification import Outcomes, join_outcomes, measure_slices
 from faithkit.pages.page import gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
 from faithkit.records import HALLUCINATED, Example, Prediction

@@ -20,9 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.runtime import load_checkpoint
-from critic.sequence.pair_odds import PAIRS_AT_ONCE, default_batch_tokens, window_logits
-from critic.sequence.scorer import Critic
+from critic.runtime import default_batch_tokens, load_checkpoint
+from critic.sequence.scorer import PAIRS_AT_ONCE, Critic, window_logits
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize
@@ -31,8 +30,7 @@ from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entail
 from faithkit.errors import UserError
 from faithkit.fast import accelerate, plan_batches, to_bf16, wants_bf16
 from faithkit.files.model_folder import SIDECAR
-from faithkit.metrics.responses.pretrained import load_pretrained
-from faithkit.weights.load import read_config
+from faithkit.weights.load import load_pretrained, read_config
 from faithkit.weights.resolve import fetch_folder, loading
 from faithkit.words import best_sentences
 

@@ -9,7 +9,7 @@ from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, d
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
 from faithkit.inference.text import OPENAI
-from faithkit.inference.text_engines import EngineOptions
+from faithkit.inference.text_engines import CachedEngine, EngineOptions, build_text_engine
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit.records import Example
 from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
@@ -31,7 +31,6 @@ def load_asker(
     Args:
         shots: Examples in the prompt.
     """
-    from faithkit.inference.text_engines import build_text_engine
     from judge.questions import Asker
 
     engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
@@ -51,8 +50,6 @@ def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedMod
 
 def log_usage(engine: Any) -> None:
     """Logs how many requests were sent, how many replies came from the cache, and what a server counted."""
-    from faithkit.inference.reply_cache import CachedEngine
-
     if isinstance(engine, CachedEngine):
         log.info("%s replies from the cache %s, %s requests", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
     if (usage := usage_of(engine)) is not None:
@@ -61,8 +58,6 @@ def log_usage(engine: Any) -> None:
 
 def usage_of(engine: Any) -> "Usage | None":
     """Returns what a server's engine has counted; None for other engines."""
-    from faithkit.inference.reply_cache import CachedEngine
-
     found: Usage | None = getattr(engine.engine if isinstance(engine, CachedEngine) else engine, "usage", None)
     return found
 
@@ -159,7 +154,6 @@ def load_engine(
     Args:
         examples: Draws the examples of its prompt, unless the block names a file with examples.
     """
-    from faithkit.inference.text_engines import build_text_engine
     from judge.judge import Judge, stored_judge
 
     shots = examples() if examples else ()

@@ -37,8 +37,7 @@ from faithkit.calibration import apply_temperature, predict_by_threshold
 from faithkit.detector import ENTAILMENT
 from faithkit.files.atomic import atomic_file, hash_files
 from faithkit.files.model_folder import CARD, find_folder
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.metric import Metric
 from faithkit.weights.resolve import LOCAL, is_hub_name, resolve
@@ -209,7 +208,7 @@ def compute_cosines(encoder: str, knowledge: Sequence[str], responses: Sequence[
     """
     import torch
 
-    from faithkit.metrics.responses.pretrained import load_pretrained
+    from faithkit.weights.load import load_pretrained
 
     if not len(responses):
         return np.zeros(0)

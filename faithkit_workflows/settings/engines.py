@@ -11,7 +11,7 @@ from pydantic import Field
 from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError, nearest
-from faithkit.files.saved_config import read_config
+from faithkit.files.run_folder import read_config
 from faithkit.inference.openai_server import check_client
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions

@@ -95,8 +95,8 @@ def check_columns(
     """Yields a problem for each column that a table lacks; a file that cannot be read is reported when it is read."""
     from data_modules.datasets.pair_columns import find_columns, has_field, list_columns
     from data_modules.datasets.pairs import with_all_columns
+    from data_modules.reading.files import SAVE, saved_splits
     from data_modules.reading.rows import ReadReport
-    from data_modules.reading.saved_datasets import SAVE, saved_splits
     from data_modules.reading.table_files import read_table
 
     if Path(path).is_dir():

@@ -25,9 +25,8 @@ from data_modules.datasets.pair_columns import field_of
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.evidence import add_evidence, describe_mark
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.metrics.classification import evaluate_labels
+from faithkit.metrics.classification import evaluate_labels, join_outcomes
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page import FACTS, AgentTurn, AnswerSet, write_page
 from faithkit.pages.page_tables import add_fields, escape_terminal, format_percent, new_field_table
 from faithkit.provenance.row_keys import group_hash

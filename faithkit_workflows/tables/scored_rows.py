@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from construction.labels import VERDICT, added_names, escape_formula
-from data_modules.reading.saved_datasets import arrow_schema
+from data_modules.reading.files import arrow_schema
 from data_modules.reading.table_files import text_format
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence

@@ -12,8 +12,7 @@ from data_modules.datasets.pair_columns import field_of
 from data_modules.reading.conversations import CALLS, describe_left_out, parse_calls
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import CLASSES, Outcomes
+from faithkit.metrics.classification import CLASSES, Outcomes, classification_metrics
 from faithkit.pages.page import AgentTurn
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.provenance.row_keys import group_hash

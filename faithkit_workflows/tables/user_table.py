@@ -12,8 +12,8 @@ import numpy as np
 from construction.labels import PROBABILITY
 from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, LabelReader, check_column, find_columns
 from data_modules.datasets.pairs import PairReader, counted_bad_rows, rows_with_reader
+from data_modules.reading.files import SavedSplit, saved_splits
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from data_modules.reading.saved_datasets import SavedSplit, saved_splits
 from data_modules.reading.table_files import text_format
 from faithkit.errors import UserError
 from faithkit.files.atomic import dumps

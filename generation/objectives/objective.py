@@ -28,7 +28,6 @@ class Step:
     """
 
     batch: Mapping[str, Tensor]
-    model: Any
     output: Any
     losses: Tensor
     processes: Processes
@@ -46,7 +45,6 @@ class Step:
         count = len(responses)
         return cls(
             batch={"target_row": row, "index": torch.arange(count), "num_rows": torch.tensor(count)},
-            model=None,
             output=None,
             losses=torch.tensor([loss for losses in responses for loss in losses], requires_grad=True),
             processes=OneProcess(),

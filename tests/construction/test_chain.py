@@ -20,8 +20,8 @@ from faithkit.errors import UserError
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Decoding, Form, Reply, Request
+from faithkit.inference.text_engines import CachedEngine
 from faithkit.provenance.row_keys import group_hash
 from tests.construction.steps import PROMPT, chain, keys, rows
 from tests.faithkit.inference.counting_engine import CountingEngine

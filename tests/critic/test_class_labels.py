@@ -40,7 +40,8 @@ def test_classes_without_names_are_read_as_they_are_said_to_be(
 ) -> None:
     theirs = Critic.load(foreign(trained, tmp_path / "critic"), labels=labels)
     pairs = KNOWLEDGE[:2], RESPONSE[:2]  # of one window each: of several the lowest odds decide
-    np.testing.assert_allclose(theirs.odds(*pairs), sign * Critic.load(trained).odds(*pairs), atol=1e-6)
+    found, own = (one.odds(one.encoder.encode_texts(*pairs)) for one in (theirs, Critic.load(trained)))
+    np.testing.assert_allclose(found, sign * own, atol=1e-6)
     assert (theirs.calibration.temperature, theirs.calibration.threshold) == (1.0, 0.5)
 
 

@@ -9,7 +9,6 @@ import pytest
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHTS, fit_evidence
-from critic.sequence.pair_odds import column_odds
 from critic.weights import load_classifier
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
@@ -57,8 +56,8 @@ def scores_alone_in_lists_and_cached(critic: Critic) -> np.ndarray:
     np.testing.assert_allclose(alone, together, atol=1e-6)
     rows = [example(knowledge=k, response=r) for k, r in zip(*PAIRS, strict=True)]
     columns = critic.encoder.encode(rows, Counter())
-    cached = column_odds(critic.model, critic.encoder, columns, critic.weights, batch_tokens=512)
-    np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
+    cached = critic.calibration.scores(critic.odds(columns))
+    np.testing.assert_allclose(cached, together, atol=1e-6)
     return together
 
 

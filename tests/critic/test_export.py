@@ -44,14 +44,14 @@ def folded(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Folded:
     for parameter in model.parameters():  # an untrained model gives nearly the same log-odds to all texts
         parameter.data *= 16 if parameter.ndim == 2 else 1
     encoder = PairEncoder(tokenizer=AutoTokenizer.from_pretrained(tiny_bert), max_length=96)
-    odds = Critic(model.eval(), encoder, CALIBRATION).odds(*zip(*TEXTS, strict=True))
+    knowledge, responses = map(list, zip(*TEXTS, strict=True))
+    odds = Critic(model.eval(), encoder, CALIBRATION).odds(encoder.encode_texts(knowledge, responses))
     head = CALIBRATION.line(odds)
     rescale_head(model, *head)
     settings = Settings(
         max_length=96, order="knowledge_response", head=head, calibration=ScoreCalibration(aim="f1"), origin=ORIGIN
     )
     write_folder(folder, model, encoder.tokenizer, settings.to_sidecar())
-    knowledge, responses = map(list, zip(*TEXTS, strict=True))
     return Folded(folder, Critic.load(folder).score(knowledge, responses), odds)
 
 

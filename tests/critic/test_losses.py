@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from critic.auxiliary_losses import auxiliary_loss, overlap_targets, unit_vectors
+from critic.auxiliary_losses import auxiliary_loss, overlap_targets
 from critic.sequence.module import batch_loss
 from critic.sequence.module import validation_metrics as critic_metrics
 from critic.tagger.module import token_loss
@@ -49,7 +49,7 @@ MARKS = torch.tensor([[-1, 0, 1], [-1, 1, -1], [-1, -1, -1]])  # the third row i
 
 
 def targets() -> Tensor:
-    return overlap_targets(unit_vectors(WORDS)[IDS], SEGMENT)
+    return overlap_targets(torch.nn.functional.normalize(WORDS, dim=-1)[IDS], SEGMENT)
 
 
 def label_loss(rows: slice, world_size: int) -> Tensor:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.pair_odds import PAIRS_AT_ONCE, encode_ahead, window_logits
+from critic.sequence.scorer import PAIRS_AT_ONCE, encode_ahead, window_logits
 from critic.sequence.settings import Settings
 from faithkit.calibration import log_odds
 from faithkit.errors import UserError
@@ -124,9 +124,10 @@ def test_of_long_knowledge_the_parts_with_the_words_of_the_response_are_read(tra
         assert windows.row.tolist() == [0, 1, 2, 3, 4] and windows.lengths.max() <= few.encoder.max_length
         read = few.encoder.tokenizer.decode(few.encoder.collate_windows(columns, windows)["input_ids"][-1])
         assert "king plays music in the city" in read and len(read.split()) < 90
-        some, every = (one.odds(knowledge[:4], response[:4]) for one in (few, critic))
+        some, every = (one.probabilities(knowledge[:4], response[:4]) for one in (few, critic))
         assert some == pytest.approx(every, abs=1e-5), "short knowledge is read whole"
-        assert few.odds(knowledge, response)[4] == pytest.approx(few.odds(knowledge[4:], response[4:])[0], abs=1e-5)
+        alone = few.probabilities(knowledge[4:], response[4:])[0]
+        assert few.probabilities(knowledge, response)[4] == pytest.approx(alone, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS
-from critic.sequence.pair_odds import compute_features
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
-from faithkit.calibration import IS_HALLUCINATED
 from faithkit.errors import UserError
 from tests.critic.test_evidence import KNOWLEDGE, PAIRS, scores_alone_in_lists_and_cached
 from tests.running import SMALL, train_here
@@ -131,7 +129,7 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     critic = Critic.load(str(alone))
     columns = critic.encoder.encode_texts([KNOWLEDGE] * 2, ["Music is loved.", "the river is long"])
     assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
-    found = compute_features(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=IS_HALLUCINATED)
+    found = critic.features(columns)
     assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
     support = TokenSupport(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=SECOND_TO_LAST)
     cut, whole = (

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_modules import data_module
 from data_modules.build import build_mix, build_source
 from data_modules.data_module import DataModule
 from data_modules.data_options import DataOptions
-from data_modules.encoding import encoding_cache
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import MixPart, SplitPlan
@@ -48,7 +48,7 @@ def test_a_second_launch_reads_the_cache(
 ) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     counts = module(snli, encoder).counts
-    monkeypatch.setattr(encoding_cache, "write_rows", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(data_module, "write_rows", lambda *_: pytest.fail("encoded again"))
     assert module(snli, encoder).counts == counts
 
 
@@ -59,7 +59,7 @@ def test_another_content_another_layout_or_another_length_is_encoded_anew(
     tokenizer, same = load_tokenizer(str(tiny_bert)), (64, "hallucinated", "")
     for max_length, neutral, added in (same, (32, "hallucinated", ""), (64, "drop", "\n"), same):
         source = build_source("snli", str(snli), neutral=neutral)
-        encoding_cache.load_encoded(source, "train", PairEncoder(tokenizer=tokenizer, max_length=max_length))
+        data_module.load_encoded(source, "train", PairEncoder(tokenizer=tokenizer, max_length=max_length))
         snli.write_text(snli.read_text() + added)
     assert len(list(tmp_path.glob("home/**/rows.arrow"))) == 4
 

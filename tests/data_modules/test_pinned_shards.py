@@ -12,17 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules import pinned_shards as pinned
+from data_modules import streaming
 from data_modules.data_options import DataOptions
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.pinned_shards import pin_shards
-from data_modules.reading import saved_datasets
+from data_modules.reading import files
 from data_modules.reading.dataset import Source, exclude_from
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import part_of
-from data_modules.streaming import Stream
+from data_modules.streaming import Stream, pin_shards
 from faithkit.errors import UserError
 from tests.data_modules.conftest import Rows, rows_of, write_shard
 from tests.data_modules.test_streaming import indices, stream
@@ -121,8 +120,8 @@ KINDS = st.lists(st.sampled_from([GOOD, GOOD, EMPTY, UNLABELLED, EXCLUDED, MARKE
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinned, "STRIDE", 3)
-    monkeypatch.setattr(saved_datasets, "BATCH", 4)
+    monkeypatch.setattr(streaming, "STRIDE", 3)
+    monkeypatch.setattr(files, "BATCH", 4)
 
 
 def rows_by_kind(kinds: list[str]) -> Rows:

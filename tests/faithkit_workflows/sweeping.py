@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.sweep import TrainJob, sweep

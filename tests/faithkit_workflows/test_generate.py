@@ -13,7 +13,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.saved_config import read_config
+from faithkit.files.run_folder import read_config
 from faithkit.records import Example, Prediction
 from faithkit_workflows.answering.strategies import choose_run_engine
 from faithkit_workflows.answering.write_answers import write_answers

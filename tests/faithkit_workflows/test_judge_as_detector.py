@@ -11,7 +11,7 @@ import pytest
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.inference.text import Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
 from faithkit_workflows.answering.strategies import BestOf

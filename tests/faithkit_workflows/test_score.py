@@ -15,7 +15,7 @@ from critic.tagger.predictor import Tagger
 from faithkit.cli import as_override
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.records import Prediction
 from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored

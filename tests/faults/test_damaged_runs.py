@@ -17,17 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.data_module import load_encoded, read_rows
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.encoding_cache import load_encoded, read_rows
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.open_run import apply_overrides, resolve_config
-from faithkit.files.run_folder import RunFolder
-from faithkit.files.saved_config import read_config, write_config
-from faithkit.inference.reply_cache import ReplyStore
+from faithkit.files.run_folder import RunFolder, read_config, write_config
 from faithkit.inference.text import Reply
+from faithkit.inference.text_engines import ReplyStore
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
 from faithkit.provenance.used_model import UsedModel, write_origin

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from faithkit.errors import UserError
-from faithkit.files.saved_config import MAX_BYTES, MAX_NODES, read_config, write_config
+from faithkit.files.run_folder import MAX_BYTES, MAX_NODES, read_config, write_config
 from faithkit.targets import check_names, find_outside_code, named_in
 from tests.running import commanded, compose, opened
 

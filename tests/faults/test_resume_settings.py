@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.files.saved_config import read_config
+from faithkit.files.run_folder import read_config
 from faithkit_workflows import evaluate, generate, score, train
 from tests.running import opened
 

@@ -48,15 +48,13 @@ def batch_of(encoder: CandidateEncoder, rows: Any = ROWS, padding: tuple[int, ..
     return {**tensors, "index": index, "num_rows": torch.tensor(len(rows) - len(padding))}
 
 
-def loss_of(
-    model: Any, objective: InfoNce, batch: dict[str, Tensor], **values: Any
-) -> tuple[Tensor, dict[str, Tensor]]:
+def loss_of(model: Any, objective: InfoNce, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss as training makes it, and what it logs."""
     logged: dict[str, Tensor] = {}
     output = objective.run(model, batch)
-    parts = {"batch": batch, "model": model, "output": output, "log": logged.__setitem__}
     losses = token_losses(output.logits, batch["target"])
-    return objective(Step(**parts, losses=losses, processes=values.get("processes", OneProcess()))), logged
+    step = Step(batch=batch, output=output, losses=losses, processes=OneProcess(), log=logged.__setitem__)
+    return objective(step), logged
 
 
 def the_long_way(model: Any, objective: InfoNce, encoder: CandidateEncoder, rows: Any = ROWS) -> Tensor:

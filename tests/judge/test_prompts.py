@@ -14,20 +14,19 @@ from faithkit.errors import UserError
 from faithkit.inference.text import SYSTEM, USER
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span, Turn
 from judge.judge import Judge
-from judge.options import AskOptions
+from judge.options import AskOptions, PromptHeader
 from judge.prompt import (
     PromptTemplate,
     build_prompts,
     draw_shots,
     find_shots,
-    read_header,
     read_prompt,
     read_prompts,
     read_shots,
     with_shots,
 )
 from judge.questions import COMPARATIVE, Asker
-from judge.reply import ASKINGS, read_first_word, read_last_line, target_text
+from judge.reply import ASKINGS, parse_steps, read_first_word, target_text
 from tests.data_modules import examples
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
@@ -96,7 +95,7 @@ def write(folder: Path, *given: dict[str, object]) -> str:
     return str(folder / "examples.jsonl")
 
 
-@pytest.mark.parametrize("name", [asking.prompt for asking in ASKINGS.values()])
+@pytest.mark.parametrize("name", ASKINGS)
 def test_examples_stand_behind_the_instruction_and_all_requests_begin_with_them(name: str, tmp_path: Path) -> None:
     shots = read_shots(write(tmp_path, ROW, {**ROW, "knowledge": "", "history": None, "reply": "No."}))
     plain = read_prompt(name)
@@ -222,7 +221,7 @@ def test_the_keys_of_a_label_set_give_the_parts_their_type(tmp_path: Path) -> No
 
 @given(st.text(max_size=60))
 def test_any_reply_in_another_form_is_unparsed(reply: str) -> None:
-    header, _ = read_header("---\nreply: json\nverdict: found\nspans: parts\n---\n{response}")
+    header = PromptHeader(reply="json", verdict="found", spans=["parts"])
     template = PromptTemplate("{response}", header=header)
     engine = SetEngine(says=lambda prompt: [reply])
     assert Judge(engine, template=template).judge("a", RESPONSE).label == UNPARSED
@@ -235,7 +234,7 @@ WORDS = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_si
 def test_any_two_words_are_told_apart(first: str, second: str) -> None:
     assume(first.casefold() != second.casefold())
     assert read_first_word(f"**{first}**", (first, second)) == HALLUCINATED
-    assert read_last_line(f"So.\n{first}", (first, second)) == HALLUCINATED
+    assert parse_steps(f"So.\n{first}", "", (first, second)).label == HALLUCINATED
     assert read_first_word(second, (first, second)) == FAITHFUL
 
 

@@ -1,6 +1,7 @@
 """Replies are read strictly (anything else is unparsed), and what a judge learns is read back."""
 
 import json
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
 from judge.judge import TRAINABLE
-from judge.reply import ASKINGS, locate, locate_all, quoted_parts, read_last_line, read_list, read_verdict, target_text
+from judge.reply import ASKINGS, locate, locate_all, parse_steps, quoted_parts, read_list, read_verdict, target_text
 from tests.data_modules import examples
 
 
@@ -53,15 +54,15 @@ def test_a_longer_word_is_never_a_verdict(rest: str, word: str) -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    for read in (read_verdict, read_last_line, read_list, quoted_parts):
+    for read in (read_verdict, read_list, quoted_parts, partial(parse_steps, response="")):
         read(text)
 
 
 @given(st.text(max_size=40), st.sampled_from([("Yes", HALLUCINATED), ("No", FAITHFUL)]))
 def test_reasoning_before_the_last_line_never_changes_the_verdict(thought: str, verdict: tuple[str, str]) -> None:
     word, label = verdict
-    assert read_last_line(f"{thought}\nAnswer: {word}") == label
-    assert read_last_line(f"{thought}\n**Final answer:** {word}.") == label
+    assert parse_steps(f"{thought}\nAnswer: {word}", "").label == label
+    assert parse_steps(f"{thought}\n**Final answer:** {word}.", "").label == label
 
 
 @given(st.lists(st.text(min_size=1, max_size=20).filter(str.strip), max_size=4))

@@ -26,12 +26,16 @@ from data_modules.embedded.layouts.dialogue_corpora import (
 from data_modules.embedded.layouts.judged import (
     BEGIN_HEADER,
     begin_rows,
+    conjnli_rows,
+    decode_rows,
+    dnli_rows,
+    mnli_rows,
+    snli_rows,
     write_audit,
     write_diahalu,
     write_halludial,
     write_halueval,
 )
-from data_modules.embedded.layouts.nli_layout import conjnli_rows, decode_rows, dnli_rows, mnli_rows, snli_rows
 from data_modules.embedded.layouts.span_layout import (
     PAIRS_HEADER,
     pairs_rows,

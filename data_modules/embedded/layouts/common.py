@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_modules.embedded.corpus import dialogue_of
-from data_modules.embedded.dialogue import Exchange, exchanges
+from data_modules.embedded.corpus import Exchange, dialogue_of, exchanges
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file
 

@@ -17,10 +17,10 @@ from data_modules.datasets.summedits import DOMAINS as DOMAINS_OF_EDITS
 from data_modules.datasets.summedits import PREFIX, SPLIT_NAMES
 from data_modules.datasets.wice import CLAIM, FOLDERS, TOKENS
 from data_modules.datasets.wice import FILES as WICE_FILES
-from data_modules.embedded.dialogue import REMARK_RATE
-from data_modules.embedded.domains import DOMAINS, knowledge_wording
+from data_modules.embedded.corpus import REMARK_RATE
 from data_modules.embedded.facts import (
     ADDITION,
+    DOMAINS,
     QUOTED,
     SUBJECTIVE,
     DialogueState,
@@ -29,6 +29,7 @@ from data_modules.embedded.facts import (
     draw_facts,
     draw_kind,
     draw_unknown_relation,
+    knowledge_wording,
     span_type,
     true_clause,
     write_sentences,

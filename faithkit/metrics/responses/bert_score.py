@@ -22,8 +22,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from faithkit.errors import UserError
 from faithkit.fast import plan_batches
-from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.statistics.spread import Values
+from faithkit.weights.load import load_pretrained, longest_input
 
 PAIRS_AT_ONCE = 2048  # pairs of texts with hidden states in memory at once
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768

@@ -36,8 +36,16 @@ from faithkit.detector import Entailment
 from faithkit.fast import plan_batches
 from faithkit.metrics.responses.bert_score import RescaledBertScore
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, count_shared_grams
-from faithkit.metrics.responses.q2 import Q2, Q2Rules, Q2Scores, TextPair, make_statements
-from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
+from faithkit.metrics.responses.q2 import (
+    Q2,
+    ExtractiveAnswers,
+    Q2Rules,
+    Q2Scores,
+    Seq2SeqQuestions,
+    SpacyCandidates,
+    TextPair,
+    make_statements,
+)
 from faithkit.statistics.spread import Values
 
 

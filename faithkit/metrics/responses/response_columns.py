@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import safe_ratio
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.classification import align_predictions, safe_ratio
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Evaluation, Groups
 from faithkit.statistics.metric import MetricKind

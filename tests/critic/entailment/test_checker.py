@@ -13,7 +13,7 @@ import transformers as t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.entailment.checker import EntailmentChecker, counter, divide, split_sentences
+from critic.entailment.checker import EntailmentChecker, count_units, divide, split_sentences
 from faithkit.errors import UserError
 from faithkit.published.known_detectors import (
     BY_SENTENCES,
@@ -204,7 +204,7 @@ def test_windows_are_those_of_their_rule(rule: str, size: int, text: str, expect
 
 
 def test_marks_count_as_words_of_the_treebank() -> None:
-    assert counter(TREEBANK_WORDS, None, 0)(["It's red, isn't it?", "No."]) == [8, 2]
+    assert count_units(["It's red, isn't it?", "No."], TREEBANK_WORDS, None, 0) == [8, 2]
 
 
 @given(st.text(alphabet="ab .\n!", max_size=60), st.sampled_from([LINES, BY_SENTENCES, EVEN]), st.integers(1, 9))

@@ -13,7 +13,6 @@ from critic.export import export
 from critic.logistic import sigmoid
 from critic.requests import Request
 from critic.tagger.settings import tagger_labels
-from critic.tagger.span_calibration import Answers
 from tests.running import train_here
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
@@ -37,7 +36,7 @@ def run_card(folder: Path) -> dict[str, Any]:
 
 def test_the_cards_own_code_gives_our_probabilities(exported: Path, trained_tagger: Path) -> None:
     scope, tagger = run_card(exported), Tagger.load(str(trained_tagger))
-    odds, _, _ = tagger.odds([Request(CONTEXT, "", ANSWER)])
+    odds = tagger.answers([Request(CONTEXT, "", ANSWER)]).odds
     fitted = tagger.calibration  # the card's code looks at each token by itself, and has four digits
     np.testing.assert_allclose(scope["found"], sigmoid(fitted.slope * odds + fitted.bias), atol=1e-3)
     assert list(scope["model"].config.id2label.values()) == list(tagger_labels(True))
@@ -47,8 +46,7 @@ def test_a_calibration_of_log_odds_alone_is_in_the_head(tagger_options: list[str
     train_here(*tagger_options, f"run_dir={tmp_path / 'run'}", "model.evidence=false", "model.typed=false")
     assert export(str(tmp_path / "run"), str(tmp_path / "out")).difference <= 1e-5
     scope, tagger = run_card(tmp_path / "out"), Tagger.load(tmp_path / "run")
-    odds, start, end = tagger.odds([Request(CONTEXT, "", ANSWER)])
-    probability = tagger.calibration.probabilities(Answers.of([Request(CONTEXT, "", ANSWER)], odds, start, end))
+    probability = tagger.calibration.probabilities(tagger.answers([Request(CONTEXT, "", ANSWER)]))
     np.testing.assert_allclose(scope["found"], probability, atol=1e-6)
     assert len(json.loads((tmp_path / "out" / "faithkit.json").read_text())["thresholds"]["head"]) == 2
     predicted = (tmp_path / "run" / "predictions" / "embedded-ragtruth.jsonl").read_text().splitlines()

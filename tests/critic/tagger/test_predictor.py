@@ -75,7 +75,7 @@ def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_fold
     if precision == "int8" and "onednn" not in torch.backends.quantized.supported_engines:
         pytest.skip("no int8 kernels for this CPU")
     quick = Tagger.load(str(tagger_folder), device="cpu", precision=precision)
-    one, other = (sigmoid(t.odds(ROWS)[0]) for t in (tagger, quick))
+    one, other = (sigmoid(t.answers(ROWS).odds) for t in (tagger, quick))
     assert np.abs(one - other).mean() < 0.03
     for tagged, answer in zip(quick.tag(ROWS), ANSWER, strict=True):
         check(tagged, answer)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.tagger.span_calibration import FoundSpans, find_spans, match_labels, widen_to_words
+from critic.tagger.span_calibration import Answers, FoundSpans, SpanCalibration, find_spans, widen_to_words
 
 #             "the river is red"
 START, END = np.array([0, 4, 10, 13]), np.array([3, 9, 12, 16])
@@ -36,25 +36,27 @@ def test_runs_of_tokens_become_spans_over_short_gaps_and_specks_are_dropped(
     probability: tuple[float, ...], options: dict[str, Any], found: list[tuple[int, int]]
 ) -> None:
     size = len(probability)
-    assert spans(find_spans(START[:size], END[:size], np.array(probability), threshold=0.5, **options)) == found
+    tokens = START[:size], END[:size], np.array(probability), np.zeros(size, int)
+    assert spans(find_spans(*tokens, threshold=0.5, **options)) == found
 
 
 def test_tokens_that_stand_for_nothing_neither_cut_nor_mark() -> None:
     start, end = np.array([0, 4, 4, 4]), np.array([3, 4, 9, 4])
-    found = find_spans(start, end, np.array([0.9, 0.0, 0.9, 1.0]), threshold=0.5)
+    found = find_spans(start, end, np.array([0.9, 0.0, 0.9, 1.0]), np.zeros(4, int), threshold=0.5)
     assert spans(found) == [(0, 9)] and (found.first[0], found.last[0]) == (0, 2)
-    assert spans(find_spans(start, start, np.ones(4), threshold=0.5)) == []
+    assert spans(find_spans(start, start, np.ones(4), np.zeros(4, int), threshold=0.5)) == []
 
 
 def test_spans_agree_with_the_labels_of_their_texts() -> None:
     """Three texts of two words: the first is called and marked, the second called and bare, the third not called."""
     start, end, owner = np.tile([0, 4], 3), np.tile([3, 9], 3), np.repeat([0, 1, 2], 2)
     probability = np.array([0.9, 0.1, 0.2, 0.3, 0.9, 0.9])
-    found = find_spans(start, end, probability, threshold=0.5, owner=owner)
-    agreed = match_labels(found, np.array([True, True, False]), start, end, probability, owner)
+    none = np.zeros(6)
+    words = {"count": 3, "odds": none, "missing": none, "share": none, "sentence": np.zeros(6, int)}
+    answers = Answers(start=start, end=end, begin=start, stop=end, owner=owner, **words)  # type: ignore[arg-type]
+    agreed = SpanCalibration().spans(answers, probability, np.array([True, True, False]))
     assert spans(agreed) == [(0, 3), (4, 9)] and owner[agreed.first].tolist() == [0, 1]
-    nothing = match_labels(found, np.zeros(3, bool), start, end, probability, owner)
-    assert spans(nothing) == []
+    assert spans(SpanCalibration().spans(answers, probability, np.zeros(3, bool))) == []
 
 
 TOKENS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans(), st.booleans()), max_size=20)
@@ -77,10 +79,10 @@ def test_answers_together_give_what_each_gives_alone(
         return table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2]
 
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    together = find_spans(*columns([token for row in rows for token in row]), owner=owner, **options)  # type: ignore[arg-type]
+    together = find_spans(*columns([token for row in rows for token in row]), owner, **options)  # type: ignore[arg-type]
     for place, row in enumerate(rows):
         mine = owner[together.first] == place if len(together.first) else np.zeros(0, bool)
-        alone = spans(find_spans(*columns(row), **options))  # type: ignore[arg-type]
+        alone = spans(find_spans(*columns(row), np.zeros(len(row), int), **options))  # type: ignore[arg-type]
         assert [span for span, own in zip(spans(together), mine, strict=True) if own] == alone
         assert all(end - start >= min_length for start, end in alone)
         assert all(nxt[0] - last[1] > merge_gap for last, nxt in pairwise(alone))

@@ -35,11 +35,11 @@ def tagger(run: Path) -> Tagger:
 
 def test_a_tokens_log_odds_are_what_its_support_leaves(tagger: Tagger, tiny_bert: Path) -> None:
     response, tokenizer = "the king plays music", load_tokenizer(str(tiny_bert))
-    found, *_ = tagger.odds([Request(KNOWLEDGE, "", response)])
+    found = tagger.answers([Request(KNOWLEDGE, "", response)]).odds
     support = TokenSupport(tagger.model, tokenizer, batch_tokens=64)
     [wanted] = support.supports(tokenize(tokenizer, [KNOWLEDGE]), tokenize(tokenizer, [response]))
     np.testing.assert_allclose(found, SCALE * (0.5 - wanted.numpy()), atol=1e-5)
-    copied, *_ = tagger.odds([Request(response, "", response)])
+    copied = tagger.answers([Request(response, "", response)]).odds
     np.testing.assert_allclose(copied, -SCALE / 2, atol=1e-4)  # a cosine of 1 each
 
 

@@ -86,7 +86,7 @@ def spans_within(text: str, data: Any) -> tuple[Span, ...]:
 
 
 def decoded(start: np.ndarray, end: np.ndarray, tags: np.ndarray) -> set[int]:
-    found = find_spans(start, end, (tags > 0).astype(float), threshold=0.5)
+    found = find_spans(start, end, (tags > 0).astype(float), np.zeros(len(tags), int), threshold=0.5)
     return characters(found.start, found.end)
 
 

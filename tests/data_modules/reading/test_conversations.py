@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.reading.conversations import expand_conversations, read_conversation, read_conversation_file
+from data_modules.reading.messages import render
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from data_modules.reading.structured import render
 from faithkit.errors import UserError
 
 RESULT = '{"items": [{"name": "Mug", "unit_price": 12.5}], "paid": true}'

@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pytest
 
-from data_modules.reading.saved_datasets import HubSplit
+from data_modules.reading.files import HubSplit
 from faithkit.errors import UserError
 from tests.data_modules.official import LAKE
 from tests.data_modules.official.dialogues import FAITHDIAL

@@ -16,8 +16,7 @@ from faithkit.baselines.simple_detectors import (
     refit_threshold,
 )
 from faithkit.baselines.word_features import fit_counted_features, fit_length, fit_overlap, overlap_predictions
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from critic.tagger.windows import _answer_logits
-from faithkit.fast.linear_layers import OneDnnLinear, speed_up_linear_layers
+from faithkit.fast.layers import OneDnnLinear, speed_up_linear_layers
+from faithkit.fast.model_layers import compute_gated, keep_answers, plan_answers
 from faithkit.fast.packing import use_packed_attention
-from faithkit.fast.partial_layers import compute_gated, keep_answers, plan_answers
 from tests.faithkit.fast.test_packing import build
 
 WINDOW = st.tuples(st.integers(0, 90), st.integers(0, 40), st.integers(1, 20))  # before, answer, after

@@ -13,10 +13,9 @@ from torch import Tensor
 from critic import Critic
 from faithkit import fast
 from faithkit.fast import hardware, packing
-from faithkit.fast.partial_layers import first_token_only, keep_answers
-from faithkit.fast.training_layers import replace_layers
-from tests.faithkit.fast.test_layers import batch as t5_batch
-from tests.faithkit.fast.test_layers import build as build_t5
+from faithkit.fast.model_layers import first_token_only, keep_answers, replace_layers
+from tests.faithkit.fast.test_model_layers import batch as t5_batch
+from tests.faithkit.fast.test_model_layers import build as build_t5
 from tests.faithkit.fast.test_packing import SIZE
 from tests.tiny import words, write_critic
 
@@ -39,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def score(folder: Path, precision: str = "32-true") -> tuple[Any, Tensor]:
     critic = Critic.load(folder, device="cpu", precision=precision)
-    return critic.model, torch.from_numpy(critic.odds(KNOWLEDGE, RESPONSES))
+    return critic.model, torch.from_numpy(critic.odds(critic.encoder.encode_texts(KNOWLEDGE, RESPONSES)))
 
 
 def train(is_t5: bool) -> tuple[Any, Tensor]:

@@ -8,8 +8,8 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faithkit.fast.model_layers import first_token_only, without_last_layer
 from faithkit.fast.packing import allow_packed_attention, first_position, pack_rows
-from faithkit.fast.partial_layers import first_token_only, without_last_layer
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2},

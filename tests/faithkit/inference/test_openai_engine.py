@@ -242,7 +242,7 @@ def test_a_refused_limit_names_the_setting(param: str | None) -> None:
 
 
 def test_the_client_is_imported_only_with_the_engine() -> None:
-    code = "import sys, faithkit.inference.openai_engine, faithkit.inference.reply_cache"
+    code = "import sys, faithkit.inference.openai_engine, faithkit.inference.text_engines"
     code += "; assert not {'openai', 'torch'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

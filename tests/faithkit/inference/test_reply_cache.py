@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.openai_server import ServerOptions
-from faithkit.inference.reply_cache import CachedEngine, ReplyStore
 from faithkit.inference.text import Decoding, Form, Message, Reply, Request
+from faithkit.inference.text_engines import CachedEngine, ReplyStore
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import SILENT, UNABLE, CountingEngine
 from tests.faithkit.inference.server import MODEL, ChatServer
@@ -192,7 +192,7 @@ def test_a_database_of_someone_else_and_one_that_another_process_holds_are_left_
     with pytest.raises(UserError, match="not a cache of replies") as caught:
         fill(theirs, 1)
     assert "another path" in (caught.value.hint or "") and theirs.read_bytes() == before
-    monkeypatch.setattr("faithkit.inference.reply_cache.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("faithkit.inference.text_engines.LOCK_SECONDS", 0.1)
     fill(path, 1)
     with closing(sqlite3.connect(path)) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -204,7 +204,7 @@ FULL = """
 import resource, signal, sys
 sys.path.insert(0, ".")
 from faithkit.errors import UserError
-from faithkit.inference.reply_cache import CachedEngine
+from faithkit.inference.text_engines import CachedEngine
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import CountingEngine
 

@@ -10,11 +10,13 @@ from torchmetrics.functional.classification import binary_calibration_error
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import (
+    CLASSES,
+    Outcomes,
     classification_metrics,
     classification_statistic,
+    join_outcomes,
     score_validation,
 )
-from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
 from faithkit.records import LABELS, Example, Prediction
 from faithkit.statistics.bootstrap import Groups
 

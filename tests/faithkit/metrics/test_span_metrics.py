@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.metrics.span_metrics import (
     count_characters,
     count_shared,

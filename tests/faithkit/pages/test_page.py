@@ -16,7 +16,7 @@ from faithkit.pages.page import (
     write_page,
 )
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
-from faithkit.reports.score_table import metrics_table
+from faithkit.reports.report import metrics_table
 from faithkit.statistics.metric import Metric
 from tests.browser import PROGRAM, chromium
 

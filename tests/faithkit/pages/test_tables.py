@@ -24,7 +24,7 @@ from faithkit.pages.page_tables import (
     to_markdown,
 )
 from faithkit.records import Example, Prediction, Turn
-from faithkit.reports.score_table import metrics_table
+from faithkit.reports.report import metrics_table
 from faithkit.statistics.metric import Metric
 from tests.running import ROOT
 

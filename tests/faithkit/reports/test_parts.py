@@ -5,8 +5,7 @@ import random
 import pytest
 
 from faithkit.baselines.simple_detectors import BaselineData
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import judge_figures
 from faithkit.records import Example, Prediction

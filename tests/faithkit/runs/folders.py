@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.jsonl import write_jsonl
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 
 TRAINED: dict[str, Any] = {
     "seed": 1,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.pages.page_tables import render_text
 from faithkit.runs import read_run
 from faithkit.runs.listing import described, list_runs, main_metric

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.files.run_folder import run_lock
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import run_lock, write_config
 from faithkit.runs import State, find_runs, read_curves, read_run
 from faithkit.statistics.metric import Metric
 from tests.faithkit.runs.folders import EVALUATED, TRAINED, make_run

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from faithkit.metrics.classification import classification_metrics, classification_statistic, evaluate_labels
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_metrics, classification_statistic, evaluate_labels
 from faithkit.metrics.span_metrics import LEVELS, SHARES
 from faithkit.scores.board import Board, correct_by_holm
 from faithkit.scores.measures import LABELS, kind_of, measure_of

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_metrics
 from faithkit.statistics.bootstrap import Evaluation, Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, Metric, average_runs
 from faithkit.statistics.spread import MAX_GROUPS

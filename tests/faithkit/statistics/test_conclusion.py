@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.baselines.simple_detectors import BaselineData
-from faithkit.metrics.classification import classification_metrics, evaluate_labels
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_metrics, evaluate_labels
 from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.label_tables import label_report

@@ -8,8 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from faithkit.metrics.classification import classification_metrics, classification_statistic
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_metrics, classification_statistic
 from faithkit.statistics.bootstrap import Groups
 
 METRICS = (

@@ -6,8 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from faithkit.metrics.classification import classification_metrics, classification_statistic
-from faithkit.metrics.outcomes import Outcomes
+from faithkit.metrics.classification import Outcomes, classification_metrics, classification_statistic
 from faithkit.scores.measures import CLASSIFICATION
 from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic
 from faithkit.statistics.metric import (

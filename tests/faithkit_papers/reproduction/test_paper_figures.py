@@ -10,7 +10,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.results import write_results
 from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric
-from faithkit_papers.reproduction.paper_figures import Figure
+from faithkit_papers.reproduction.paper_parts import Figure
 from faithkit_papers.reproduction.paper_tables import all_results, all_steps
 from faithkit_papers.reproduction.reproduction_report import write_report, write_result
 from faithkit_papers.reproduction.table_steps import LOCAL, Place, step_arguments

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import judge
-from faithkit_papers.reproduction.cells import NOT_COMPARABLE, WITHIN, Cell, Metric, Table
+from faithkit_papers.reproduction.paper_parts import NOT_COMPARABLE, WITHIN, Cell, Metric, Table
 from faithkit_papers.reproduction.paper_tables import all_steps
 from faithkit_papers.reproduction.reproduction_report import build_comparison_table, compare_table
 from faithkit_papers.reproduction.table_steps import (

@@ -18,7 +18,7 @@ from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_papers import reproduce
-from faithkit_papers.reproduction import cells as c
+from faithkit_papers.reproduction import paper_parts as c
 from faithkit_papers.reproduction import table_steps as steps
 from faithkit_papers.reproduction.paper_tables import all_results
 from faithkit_papers.reproduction.reproduction_report import (

@@ -11,12 +11,11 @@ import yaml
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source
-from data_modules.reading.files import HUB
-from data_modules.reading.saved_datasets import HubSplit
+from data_modules.reading.files import HUB, HubSplit
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit_papers.reproduction.cells import Difference, Metric, Table
+from faithkit_papers.reproduction.paper_parts import Difference, Metric, Table
 from faithkit_papers.reproduction.paper_tables import all_results, all_steps, steps_of
 from faithkit_papers.reproduction.table_files import FILES, FOLDER
 from faithkit_papers.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments

@@ -9,7 +9,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit_workflows.detectors.cascade import Cascade
 from faithkit_workflows.detectors.loading import describe_detector, kind_of, load_detector

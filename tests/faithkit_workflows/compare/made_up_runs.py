@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import classification_metrics, join_outcomes
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from tests.faithkit.runs.folders import EVALUATED, make_run

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import evaluate_labels, join_outcomes
 from faithkit.records import HALLUCINATED
 from faithkit.runs.reading import find_runs, name_runs_uniquely
 from faithkit.scores.board import mcnemar_test

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from data_modules.reading.fields import alternate
 from faithkit.errors import UserError
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.settings.check import check_settings
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of

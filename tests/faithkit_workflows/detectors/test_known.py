@@ -20,7 +20,7 @@ from faithkit.errors import UserError
 from faithkit.inference.text import Reply, Request
 from faithkit.published.known_detectors import SpanLister, known_detectors
 from faithkit.records import Example, Turn, number_passages, split_passages
-from faithkit_workflows.detectors.known_span_detectors import (
+from faithkit_workflows.detectors.known import (
     PromptedTagger,
     find_system_prompt,
     locate_in_order,
@@ -95,7 +95,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
-    monkeypatch.setattr("faithkit_workflows.detectors.known_span_detectors.PACKAGE", "no_such_package")
+    monkeypatch.setattr("faithkit_workflows.detectors.known.PACKAGE", "no_such_package")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 

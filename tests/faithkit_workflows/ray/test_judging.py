@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.files.saved_config import write_config
+from faithkit.files.run_folder import write_config
 from faithkit.settings.check import check_settings
 from faithkit_workflows.ray.out_folder import identify_model
 from faithkit_workflows.settings.prediction import ScoreSettings

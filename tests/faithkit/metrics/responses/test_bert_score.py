@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel, RobertaConfig, Ro
 
 from faithkit.errors import UserError
 from faithkit.metrics.responses.bert_score import BertScore
-from faithkit.metrics.responses.pretrained import longest_input
+from faithkit.weights.load import longest_input
 
 SIZE = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9}
 MODELS = {

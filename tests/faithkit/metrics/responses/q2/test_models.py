@@ -18,7 +18,7 @@ from transformers import (
 
 from faithkit.errors import UserError
 from faithkit.metrics.responses.official import official_answers, official_questions
-from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
+from faithkit.metrics.responses.q2 import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from tests.tiny import T5_SIZE, bert_config, write_tokenizer
 
 TEMPLATE = "answer: {answer} context: {context}"
