@@ -18,7 +18,7 @@ OPTIONS: dict[str, Any] = {"precision": "32-true", "batch_tokens": None}
 
 
 def test_a_generator_is_no_detector(tiny_t5: Path) -> None:
-    with pytest.raises(UserError, match="is a generator; a critic, tagger, default or judge is needed"):
+    with pytest.raises(UserError, match="is a generator; a critic, tagger, default, thorough or judge is needed"):
         load_detector(str(tiny_t5), **OPTIONS)
     with pytest.raises(UserError, match="neither checkpoint nor predictions"):
         load_detector(None, **OPTIONS)
