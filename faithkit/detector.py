@@ -159,7 +159,7 @@ def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
 def name_others(checkpoint: str) -> str:
     """Names other detectors than the one that was used: the last line of `faithkit check` and `faithkit score`."""
     if checkpoint == DEFAULT:
-        return f"checkpoint={THOROUGH} finds more, in half a second an answer; other detectors: faithkit models"
+        return f"checkpoint={THOROUGH} finds more, in a second an answer; other detectors: faithkit models"
     return "other detectors: faithkit models"
 
 

@@ -5,8 +5,8 @@
     log-odds of a response = a default + b reader + c         (of a word alike)
 
 `default` compares words and values, and finds wrong numbers and units; the reader also finds swapped roles, negations
-and additions. It needs about half a second for an answer on one thread, and 30 ms more for each further answer to the
-same context. `thorough.json` has the weights a, b, c, the thresholds, and the hashes of everything that
+and additions. It needs half a second to a second for an answer on one thread, and a tenth of that for each further
+answer to the same context. `thorough.json` has the weights a, b, c, the thresholds, and the hashes of everything that
 they were fitted with.
 """
 
