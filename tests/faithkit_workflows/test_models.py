@@ -46,8 +46,10 @@ def test_the_source_of_a_figure_has_its_numbers(model: dict[str, Any], figure: d
 def test_a_command_trains_the_weights_of_its_model(model: dict[str, Any]) -> None:
     from tests.running import compose
 
-    if model["task"] == "detector":  # it is fitted on a frozen encoder
-        assert model["command"].startswith("python -m faithkit_workflows.fit_support ")
+    if model["task"] == "detector":  # it comes with faithkit
+        assert model["command"].startswith(
+            ("python -m faithkit_workflows.fit_support ", "python -m faithkit_workflows.fit_reader ")
+        )
         return
     overrides = [word.replace("PRE/hf", "minilm") for word in model["command"].split()[2:]]
     assert compose("train", *overrides).model["weights"] == model["weights"]
