@@ -4,7 +4,7 @@ python -m faithkit_workflows.fit_reader train --out runs/left --without fitting 
 python -m faithkit_workflows.fit_reader train --out runs/all --nli snli=DIR
 python -m faithkit_workflows.fit_reader join --left runs/left --all runs/all --out critic/reader
 
-`train` takes about 70 CPU-minutes; the same command goes on after an interruption. It reads sentences of the everyday
+`train` takes about 80 CPU-minutes; the same command goes on after an interruption. It reads sentences of the everyday
 answers' contexts, as they are and with one changed place, then pairs of natural language inference, then the everyday
 answers, without one author if you name one. `join` fits the weights and thresholds on that author's answers, which
 `runs/left` has not seen, and writes `thorough.json` and `thorough.safetensors`.
