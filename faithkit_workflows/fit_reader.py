@@ -27,7 +27,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Span
 from faithkit_workflows.fit_support import AUTHORS, ENCODER, LICENCE, calibrate, read_rows
 
 if TYPE_CHECKING:
-    from critic.reader.packing import Packer
+    from critic.reader.model import Packer
     from critic.reader.training import Lesson
     from faithkit.records import Example
 

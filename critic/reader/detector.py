@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from critic.reader.model import HINT, Reader, Reading
-from critic.reader.packing import Offsets
+from critic.reader.model import HINT, Offsets, Reader, Reading
 from critic.runtime import apply_precision, calibration_requests
 from critic.support.alignment import Alignment, Floats
 from critic.support.detector import FILE as DEFAULT_FILE
