@@ -36,7 +36,7 @@ from critic.tagger.windows import token_logits
 from data_modules.encoding.tokens import PairTemplate
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
-from faithkit.files.atomic import hash_files
+from faithkit.files.atomic import hash_file
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.packages import needs_package
 from faithkit.records import Prediction
@@ -86,7 +86,7 @@ def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
             exact.rename(folder / name)
     described = {
         "file": name,
-        "sha256": hash_files(folder, [name])[name],
+        "sha256": hash_file(folder / name),
         "opset": OPSET,
         "int8": quantised,
         "versions": {package: version(package) for package in ("onnx", "onnxruntime", "torch")},

@@ -23,7 +23,7 @@ from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate, can_quantise, computes_in_bf16, pack_inputs, quantise, to_bf16
-from faithkit.files.atomic import hash_files
+from faithkit.files.atomic import hash_file
 from faithkit.files.model_folder import SIDECAR, Sidecar, card_languages, read_settings, read_stored, repair_hint
 from faithkit.languages import ENGLISH
 from faithkit.packages import needs_package
@@ -122,7 +122,7 @@ def load_graph(folder: Path, config: Any) -> OnnxModel:
     name = described["file"]
     if not (folder / name).is_file():
         raise UserError(f"{name} is missing", place=str(folder), hint=hint)
-    if hash_files(folder, [name])[name] != described.get("sha256"):
+    if hash_file(folder / name) != described.get("sha256"):
         raise UserError(f"{name} is not the graph that was exported with these weights", place=str(folder), hint=hint)
     import_runtime()
     try:

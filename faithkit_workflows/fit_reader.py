@@ -156,7 +156,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     from critic.support.word_model import VALUE, WordModel, content_hash, fit, label_words
     from critic.support.word_states import encode_and_align
     from data_modules.encoding.encoder import question_text
-    from faithkit.files.atomic import hash_files
+    from faithkit.files.atomic import hash_file
     from faithkit.provenance.used_model import DATASETS
     from faithkit.weights.resolve import hash_weights, resolve
 
@@ -222,8 +222,8 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     stored = {
         "base": BASE,
         "base_sha256": base,
-        "adapters_sha256": hash_files(out, [detector.ADAPTERS])[detector.ADAPTERS],
-        "default_sha256": hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name],
+        "adapters_sha256": hash_file(out / detector.ADAPTERS),
+        "default_sha256": hash_file(DEFAULT_FILE),
         "response": [round(float(v), 4) for v in (*of_responses.coef_[0], of_responses.intercept_[0])],
         "word": [round(float(v), 4) for v in (*of_word.coef_[0], of_word.intercept_[0])],
         "model": {name: getattr(model, name) for name in names} | {"description": description},

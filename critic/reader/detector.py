@@ -25,7 +25,7 @@ from critic.support.detector import SupportDetector, find_seen
 from critic.support.word_model import AIMS, content_hash
 from critic.support.word_states import SHORT
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import hash_files
+from faithkit.files.atomic import hash_file
 from faithkit.files.jsonl import read_strict_json
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import PASSAGE_BREAK
@@ -88,7 +88,7 @@ class Join:
             raise UserError(f"broken detector file: {shorten(error)}", place=str(path), hint=HINT) from error
         if not is_valid:
             raise UserError("broken detector file: wrong weights or thresholds", place=str(path), hint=HINT)
-        if hash_files(path.parent, [ADAPTERS])[ADAPTERS] != join.adapters_sha256:
+        if hash_file(path.with_name(ADAPTERS)) != join.adapters_sha256:
             problem = "the adapters were changed: their hash is not that of the fit"
             raise UserError(problem, place=str(path.with_name(ADAPTERS)), hint=HINT)
         return join
@@ -138,7 +138,7 @@ class ThoroughDetector(SupportDetector):
         """
         join, folder = Join.read(path), find_folder(path)
         default = SupportDetector.load(device=device, precision=precision, batch_tokens=batch_tokens)
-        if hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name] != join.default_sha256:
+        if hash_file(DEFAULT_FILE) != join.default_sha256:
             problem = "default.json is not the file that this detector was fitted with"
             raise UserError(problem, place=str(DEFAULT_FILE), hint=HINT)
         base = {"base": join.base, "base_sha256": join.base_sha256}

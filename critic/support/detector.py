@@ -42,7 +42,7 @@ from critic.support.word_states import WEIGHTS, ContextCache, WordEncoder, encod
 from faithkit import arguments
 from faithkit.calibration import logit
 from faithkit.errors import UserError
-from faithkit.files.atomic import hash_files
+from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel
@@ -266,7 +266,7 @@ def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha
 
 def hash_weights(folder: str) -> str:
     """Hashes the weights in a folder."""
-    return hash_files(Path(folder), [WEIGHTS])[WEIGHTS]
+    return hash_file(Path(folder) / WEIGHTS)
 
 
 def find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) -> tuple[Evidence, SpanType]:

@@ -260,13 +260,14 @@ _known: dict[tuple[object, ...], str] = {}
 
 
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Hashes files of a folder by name; a file that has not changed since its last hash is not read again."""
+    """Hashes files of a folder by name."""
     names = list(names)
     with ThreadPoolExecutor(4) as pool:  # hashing releases Python's lock; few threads saturate a disk
-        return dict(zip(names, pool.map(_hash, (folder / name for name in names)), strict=True))
+        return dict(zip(names, pool.map(hash_file, (folder / name for name in names)), strict=True))
 
 
-def _hash(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """Hashes a file; one that has not changed since its last hash is not read again."""
     found = path.stat()
     # The change time, which users cannot set, differs even if size and modification time are the same.
     key = (str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

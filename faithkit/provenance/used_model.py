@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from faithkit.detector import detector_kinds
 from faithkit.errors import UserError
-from faithkit.files.atomic import dumps, hash_files, write_json
+from faithkit.files.atomic import dumps, hash_file, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import MARK, SIDECAR, read_stored
 from faithkit.languages import ANY, ENGLISH
@@ -242,7 +242,7 @@ def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], m
     stored = {
         "rows": asdict(TestRows.of(dataset, examples)),
         "models": [model.to_dict() for model in models],
-        "predictions": hash_files(predictions.parent, [predictions.name])[predictions.name],
+        "predictions": hash_file(predictions),
     }
     write_json(predictions.with_suffix(".origin.json"), stored)
 
@@ -256,7 +256,7 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
         stored = StoredOrigin.model_validate(read_strict_json(path, hint=""))
     except (UserError, ValidationError):
         return PredictionsOrigin(reason=f"{path.name} is damaged")
-    if stored.predictions != hash_files(predictions.parent, [predictions.name])[predictions.name]:
+    if stored.predictions != hash_file(predictions):
         return PredictionsOrigin(reason=f"{predictions.name} was changed since {path.name} was written")
     models = []
     for one in stored.models:

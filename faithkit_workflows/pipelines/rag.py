@@ -22,7 +22,7 @@ from construction.steps import KEY, AnyStep, Division, Row, RowFailed, Source, S
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from faithkit.errors import UserError
-from faithkit.files.atomic import hash_files
+from faithkit.files.atomic import hash_file
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.settings.config_files import EMBEDDED
@@ -124,7 +124,7 @@ def rag_source(
             number += 1
             yield {KEY: source_id, **made}
 
-    content = hash_files(file.parent, [file.name])[file.name]
+    content = hash_file(file)
     return Source(name="inputs", read=rows, settings={"limit": limit, "content": content})
 
 

@@ -20,7 +20,7 @@ from critic.support.word_model import WordModel, content_hash
 from data_modules.datasets.pairs import read_pairs
 from data_modules.encoding.encoder import question_text
 from faithkit.errors import UserError
-from faithkit.files.atomic import hash_files
+from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED
 from faithkit.records import FAITHFUL, HALLUCINATED
@@ -121,8 +121,8 @@ def fit_folder(base: str, adapters: Path, tmp_path: Path) -> Path:
     stored = {
         "base": base,
         "base_sha256": hash_weights(base),
-        "adapters_sha256": hash_files(tmp_path, [ADAPTERS])[ADAPTERS],
-        "default_sha256": hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name],
+        "adapters_sha256": hash_file(tmp_path / ADAPTERS),
+        "default_sha256": hash_file(DEFAULT_FILE),
         "response": [1.0, 0.5, 0.0],
         "word": [1.0, 0.5, 0.0],
         "model": model | {"description": {"fitted_on": [{"name": "development", "rows": 1062}]}},
@@ -157,7 +157,7 @@ def test_a_changed_file_of_the_fit_is_refused(fit_folder: Path) -> None:
 def test_the_files_in_the_package_belong_together() -> None:
     join, tensors = Join.read(""), load_file(FOLDER / ADAPTERS)
     assert {"verdict.weight", "token.weight"} <= tensors.keys() and (FOLDER / ADAPTERS).stat().st_size < 12e6
-    assert join.default_sha256 == hash_files(DEFAULT_FILE.parent, [DEFAULT_FILE.name])[DEFAULT_FILE.name]
+    assert join.default_sha256 == hash_file(DEFAULT_FILE)
     assert join.model["unsure_from"] < join.model["threshold"]
     used = ThoroughDetector.describe("")
     assert used.path == "thorough" and used.find_seen is not None
