@@ -23,6 +23,22 @@ HEAD = "head"  # the key in faithkit.json of the calibration that the head conta
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
+def check_weights(name: str, source: str, expected: str, found: str) -> None:
+    """Checks that a packaged detector is joined with the weights that it was fitted with.
+
+    Args:
+        source: Their folder.
+        expected: The hash of the fit.
+
+    Raises:
+        UserError: They have another hash.
+    """
+    if found != expected:
+        problem = f"the detector was fitted with other weights of {name}: {expected[:12]}..., not {found[:12]}..."
+        hint = f"delete the folder, and `python -m faithkit.weights fetch {name}` downloads it again"
+        raise UserError(problem, place=source, hint=hint)
+
+
 def load_classifier(
     weights: str,
     labels: Sequence[str] = LABELS,

@@ -44,7 +44,7 @@ def train_reader(out: Path, without: str | None, nli: Mapping[str, str], device:
     """Trains the adapters, and writes them with a description of their data.
 
     Args:
-        without: The author whose rows are left out.
+        without: The author left out of the training.
         nli: Datasets of natural language inference: name and folder.
     """
     from critic.reader.training import Stage, TrainedReader, make_lessons, train
@@ -153,7 +153,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     from critic.reader.model import BASE, Reader
     from critic.support.detector import FILE as DEFAULT_FILE
     from critic.support.detector import load_encoder
-    from critic.support.word_model import VALUE, WordModel, content_hash, fit, label_words
+    from critic.support.word_model import VALUE, WordModel, fit, label_words, write_fitted
     from critic.support.word_states import encode_and_align
     from data_modules.encoding.encoder import question_text
     from faithkit.files.atomic import hash_file
@@ -228,8 +228,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
         "word": [round(float(v), 4) for v in (*of_word.coef_[0], of_word.intercept_[0])],
         "model": {name: getattr(model, name) for name in names} | {"description": description},
     }
-    text = json.dumps({"format": detector.FORMAT, **stored, "sha256": content_hash(stored)})
-    (out / detector.FILE).write_text(text + "\n")
+    write_fitted(out / detector.FILE, detector.FORMAT, stored)
     return figures
 
 

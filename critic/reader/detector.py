@@ -22,11 +22,10 @@ from critic.runtime import apply_precision, calibration_requests
 from critic.support.alignment import Alignment, Floats
 from critic.support.detector import FILE as DEFAULT_FILE
 from critic.support.detector import SupportDetector, find_seen
-from critic.support.word_model import AIMS, content_hash
+from critic.support.word_model import AIMS, read_fitted
 from critic.support.word_states import SHORT
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import hash_file
-from faithkit.files.jsonl import read_strict_json
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import PASSAGE_BREAK
 
@@ -74,13 +73,7 @@ class Join:
             UserError: A file was changed.
         """
         path = find_folder(folder) / FILE
-        stored = read_strict_json(path, hint=HINT)
-        if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
-            raise UserError("this is no detector file of this version", place=str(path), hint=HINT)
-        expected = stored.pop("sha256", None)
-        if content_hash(stored) != expected:
-            problem = "the detector file was changed: its hash is not that of its content"
-            raise UserError(problem, place=str(path), hint=HINT)
+        stored = read_fitted(path, FORMAT, HINT)
         try:
             join = cls(**{**stored, "response": tuple(stored["response"]), "word": tuple(stored["word"])})
             is_valid = len(join.response) == len(join.word) == 3 and join.model["aims"].keys() == set(AIMS)

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from critic.weights import check_weights
 from data_modules.encoding.tokens import make_encodable
 from faithkit.errors import UserError, shorten
 from faithkit.weights.load import import_transformers, load_model
@@ -186,12 +187,7 @@ class Reader:
         from transformers import AutoModelForCausalLM
 
         with loading(base) as source:
-            if (found := hash_weights(source) or "no weights") != base_sha256:
-                problem = (
-                    f"the detector was fitted with other weights of {base}: {base_sha256[:12]}..., not {found[:12]}..."
-                )
-                hint = f"delete the folder, and `python -m faithkit.weights fetch {base}` downloads it again"
-                raise UserError(problem, place=source, hint=hint)
+            check_weights(base, source, base_sha256, hash_weights(source) or "no weights")
             model = load_model(AutoModelForCausalLM, source).model
             tokenizer = Tokenizer.from_file(str(Path(source) / "tokenizer.json"))
         try:

@@ -39,9 +39,9 @@ from critic.support.normal_forms import (
 )
 from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import WEIGHTS, ContextCache, WordEncoder, encode_and_align, load_bert
+from critic.weights import check_weights
 from faithkit import arguments
 from faithkit.calibration import logit
-from faithkit.errors import UserError
 from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
@@ -256,10 +256,8 @@ def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha
     """
     batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS)
     with loading(name) as source:
-        if sha256 and (found := hash_weights(source)) != sha256:
-            problem = f"the detector was fitted with other weights of {name}: {sha256[:12]}..., not {found[:12]}..."
-            hint = f"delete the folder, and `python -m faithkit.weights fetch {name}` downloads it again"
-            raise UserError(problem, place=source, hint=hint)
+        if sha256:
+            check_weights(name, source, sha256, hash_weights(source))
         model, tokenizer = load_bert(Path(source))
         return WordEncoder(model.to(device), tokenizer, batch_tokens=batch_tokens)
 

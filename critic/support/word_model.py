@@ -126,11 +126,11 @@ class WordModel(Weights):
 
     def write(self, path: Path) -> None:
         """Writes the model with a hash of its content."""
-        stored: dict[str, Any] = {"format": FORMAT, "features": list(FEATURES)}
+        stored: dict[str, Any] = {"features": list(FEATURES)}
         for field in fields(self):
             value = getattr(self, field.name)
             stored[field.name] = _round(value) if isinstance(value, np.ndarray | float) else value
-        write_text(path, json.dumps(stored | {"sha256": content_hash(stored)}, indent=None) + "\n")
+        write_fitted(path, FORMAT, stored)
 
     @classmethod
     def read(cls, path: Path) -> "WordModel":
@@ -139,17 +139,10 @@ class WordModel(Weights):
         Raises:
             UserError: The file was changed, or is of another version.
         """
-        stored = read_strict_json(path, hint=HINT)
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise UserError("this is no detector file of this version", place=str(path), hint=HINT)
-        expected = stored.pop("sha256", None)
-        if content_hash(stored) != expected:
-            problem = "the detector file was changed: its hash is not that of its content"
-            raise UserError(problem, place=str(path), hint=HINT)
+        stored = read_fitted(path, FORMAT, HINT)
         if stored.pop("features") != list(FEATURES):
             problem = "the detector file has other features than this version computes"
             raise UserError(problem, place=str(path), hint=HINT)
-        del stored["format"]
         try:
             stored |= {name: np.array(stored[name], np.float64) for name in ARRAYS}
             model = cls(**stored)
@@ -188,7 +181,33 @@ def unsupported(features: Floats) -> tuple[float, float, float]:
     return 1 - float(known.mean()), weakest, float(features[:, VALUE].max())
 
 
-def content_hash(stored: dict[str, Any]) -> str:
+def write_fitted(path: Path, version: int, stored: dict[str, Any]) -> None:
+    """Writes the fitted numbers of a detector with their version and hash."""
+    stored = {"format": version, **stored}
+    write_text(path, json.dumps(stored | {"sha256": _content_hash(stored)}, indent=None) + "\n")
+
+
+def read_fitted(path: Path, version: int, hint: str) -> dict[str, Any]:
+    """Reads the fitted numbers of a detector, and verifies their version and hash.
+
+    Args:
+        hint: What to type about a broken file.
+
+    Raises:
+        UserError: The file was changed, or is of another version.
+    """
+    stored: Any = read_strict_json(path, hint=hint)
+    if not isinstance(stored, dict) or stored.get("format") != version:
+        raise UserError("this is no detector file of this version", place=str(path), hint=hint)
+    expected = stored.pop("sha256", None)
+    if _content_hash(stored) != expected:
+        problem = "the detector file was changed: its hash is not that of its content"
+        raise UserError(problem, place=str(path), hint=hint)
+    del stored["format"]
+    return stored
+
+
+def _content_hash(stored: dict[str, Any]) -> str:
     """Hashes the content of a file, without its hash."""
     return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 

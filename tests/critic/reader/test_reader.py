@@ -1,6 +1,5 @@
 """The detector `thorough`: an answer is read as if it were alone, changed files are refused, and training goes on."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from critic.reader.model import MAX_ANSWER, Reader
 from critic.reader.training import Stage, TrainedReader, make_lessons, train
 from critic.support.detector import FILE as DEFAULT_FILE
 from critic.support.detector import SupportDetector
-from critic.support.word_model import WordModel, content_hash
+from critic.support.word_model import WordModel, write_fitted
 from data_modules.datasets.pairs import read_pairs
 from data_modules.encoding.encoder import question_text
 from faithkit.errors import UserError
@@ -127,7 +126,7 @@ def fit_folder(base: str, adapters: Path, tmp_path: Path) -> Path:
         "word": [1.0, 0.5, 0.0],
         "model": model | {"description": {"fitted_on": [{"name": "development", "rows": 1062}]}},
     }
-    (tmp_path / FILE).write_text(json.dumps({"format": FORMAT, **stored, "sha256": content_hash(stored)}))
+    write_fitted(tmp_path / FILE, FORMAT, stored)
     return tmp_path
 
 
