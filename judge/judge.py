@@ -274,7 +274,7 @@ class Judge:
             place = f"item {number}"
             # Judges also read dialogues without knowledge.
             is_empty = known is None or (isinstance(known, str) and not known.strip()) or known in ([], ())
-            said = [turns] if isinstance(turns, str) else turns
+            earlier = [turns] if isinstance(turns, str) else turns
             examples.append(
                 Example(
                     id=str(number),
@@ -282,7 +282,7 @@ class Judge:
                     split="judge",
                     group=str(number),
                     knowledge="" if is_empty else "\n".join(read_passages("knowledge", known, place)),
-                    history=() if said is None else read_history(said, place),
+                    history=() if earlier is None else read_history(earlier, place),
                     response=read_text("response", text, place),
                 )
             )

@@ -380,7 +380,7 @@ class Critic:
         """Computes the features [rows, features]: log-odds, words, character runs, weakest tokens.
 
         Args:
-            columns: Of the encoder, whose settings select the features.
+            columns: Of the encoder; its settings select the features.
             with_odds: Runs the model for the log-odds, the lowest over a pair's windows; false leaves them at 0, for a
                 critic that gives them no weight.
         """

@@ -198,7 +198,7 @@ def _score(
 def conversation_report(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str, num_resamples: int = 1000
 ) -> Report | None:
-    """Computes figures by turn and by conversation; None for data whose rows are not the turns of conversations.
+    """Computes figures by turn and by conversation; None if the rows are no turns of conversations.
 
     Rows of one group, scenario and model are a conversation; a row's `turn` is its number.
     """

@@ -316,7 +316,7 @@ def write_prompt(known: PassageTagger | SpanLister, example: Example) -> str:
 
 @dataclass(eq=False, repr=False)
 class PromptedTagger:
-    """A tagger whose context is a prompt around question and passages.
+    """A tagger that reads a prompt around question and passages.
 
     Prompts beyond the model's length are read in windows, and a token takes its lowest probability of them.
     """
