@@ -12,7 +12,7 @@ other each token of the answer: is it in a wrong part?
 The file of adapters has for each adapted layer `NAME.a` [rank, inputs] and `NAME.b` [outputs, rank], and the heads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +75,15 @@ class Pack:
     places: list[int]
     verdicts: list[int]
 
+    def inputs(self, device: torch.device) -> dict[str, Any]:
+        """Returns what the language model takes."""
+        return {
+            "input_ids": self.ids.to(device),
+            "attention_mask": self.mask.to(device),
+            "position_ids": self.positions.to(device),
+            "use_cache": False,
+        }
+
 
 class Packer:
     """Makes sequences out of contexts, questions and answers.
@@ -93,12 +102,16 @@ class Packer:
     def _encode(self, text: str) -> Any:
         return self.tokenizer.encode(make_encodable([text])[0], add_special_tokens=False)
 
-    def pack(self, context: str, answers: Mapping[str, Sequence[tuple[int, str]]]) -> list[Pack]:
-        """Packs the answers to one context.
+    def pack(self, texts: Iterable[tuple[str, str, str]]) -> Iterator[Pack]:
+        """Packs contexts, questions, which may be empty, and answers: those to one context share sequences."""
+        by_context: dict[str, dict[str, list[tuple[int, str]]]] = {}
+        for row, (context, question, answer) in enumerate(texts):
+            by_context.setdefault(context, {}).setdefault(question, []).append((row, answer))
+        for context, answers in by_context.items():
+            yield from self._pack_context(context, answers)
 
-        Args:
-            answers: For each question, which may be empty, the numbers and texts of its answers.
-        """
+    def _pack_context(self, context: str, answers: Mapping[str, Sequence[tuple[int, str]]]) -> list[Pack]:
+        """Packs the numbers and texts of the answers to each question about a context."""
         shared = [FIRST, *self._encode(context).ids]
         packs: list[Pack] = []
         groups: list[tuple[list[int], list[Piece]]] = []
@@ -183,13 +196,7 @@ class Reader:
         Raises:
             UserError: The base has other weights, or the adapters do not fit it.
         """
-        import_transformers()
-        from transformers import AutoModelForCausalLM
-
-        with loading(base) as source:
-            check_weights(base, source, base_sha256, hash_weights(source) or "no weights")
-            model = load_model(AutoModelForCausalLM, source).model
-            tokenizer = Tokenizer.from_file(str(Path(source) / "tokenizer.json"))
+        model, tokenizer = load_base(base, base_sha256)
         try:
             tensors = load_file(adapters)
         except Exception as error:  # safetensors' errors have no common class
@@ -203,26 +210,32 @@ class Reader:
     @torch.inference_mode()
     def read(self, texts: Sequence[tuple[str, str, str]]) -> list[Reading]:
         """Reads contexts, questions and answers; a context that several answers share is read once."""
-        by_context: dict[str, dict[str, list[tuple[int, str]]]] = {}
-        for row, (context, question, answer) in enumerate(texts):
-            by_context.setdefault(context, {}).setdefault(question, []).append((row, answer))
-        device = self.model.device
         verdicts = [float("-inf")] * len(texts)
         tokens, offsets = [list[float]() for _ in texts], [Offsets() for _ in texts]
-        for context, answers in by_context.items():
-            for pack in self.packer.pack(context, answers):
-                output = self.model(
-                    input_ids=pack.ids.to(device),
-                    attention_mask=pack.mask.to(device),
-                    position_ids=pack.positions.to(device),
-                    use_cache=False,
-                )
-                odds = (output.last_hidden_state[0].float().cpu() @ self.heads.T + self.biases).tolist()
-                for piece, place, verdict in zip(pack.pieces, pack.places, pack.verdicts, strict=True):
-                    verdicts[piece.row] = max(verdicts[piece.row], odds[verdict][0])
-                    tokens[piece.row] += [odds[place + n][1] for n in range(len(piece.ids))]
-                    offsets[piece.row] += piece.offsets
+        for pack in self.packer.pack(texts):
+            output = self.model(**pack.inputs(self.model.device))
+            odds = (output.last_hidden_state[0].float().cpu() @ self.heads.T + self.biases).tolist()
+            for piece, place, verdict in zip(pack.pieces, pack.places, pack.verdicts, strict=True):
+                verdicts[piece.row] = max(verdicts[piece.row], odds[verdict][0])
+                tokens[piece.row] += [odds[place + n][1] for n in range(len(piece.ids))]
+                offsets[piece.row] += piece.offsets
         return [Reading(*one) for one in zip(verdicts, tokens, offsets, strict=True)]
+
+
+def load_base(name: str, sha256: str | None = None) -> tuple[Any, Tokenizer]:
+    """Loads a language model without its output layer, and its tokenizer.
+
+    Raises:
+        UserError: It has other weights than those with this hash.
+    """
+    import_transformers()
+    from transformers import AutoModelForCausalLM
+
+    with loading(name) as source:
+        if sha256 is not None:
+            check_weights(name, source, sha256, hash_weights(source) or "no weights")
+        model = load_model(AutoModelForCausalLM, source).model
+        return model, Tokenizer.from_file(str(Path(source) / "tokenizer.json"))
 
 
 def add_adapters(model: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:

@@ -15,16 +15,13 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 from tqdm.auto import tqdm
 
-from critic.reader.model import BASE, SCALE, Pack, Packer
+from critic.reader.model import BASE, SCALE, Pack, Packer, load_base
 from faithkit.files.atomic import atomic_file
 from faithkit.records import HALLUCINATED, Example
-from faithkit.weights.load import import_transformers, load_model
-from faithkit.weights.resolve import loading
 
 FIRST_LAYER = 12  # of 30: those below stay as they are
 RANK = 16
@@ -107,12 +104,9 @@ class TrainedReader(nn.Module):
     def __init__(self, base: str = BASE, first_layer: int = FIRST_LAYER, *, seed: int, device: str):
         super().__init__()
         torch.manual_seed(seed)
-        import_transformers()
-        from transformers import AutoModelForCausalLM
-
-        with loading(base) as source:
-            self.model: Any = load_model(AutoModelForCausalLM, source).model.requires_grad_(False)
-            self.packer = Packer(Tokenizer.from_file(str(Path(source) / "tokenizer.json")))
+        model, tokenizer = load_base(base)
+        self.model: Any = model.requires_grad_(False)
+        self.packer = Packer(tokenizer)
         self.adapted: dict[str, AdaptedLinear] = {}
         for number, layer in enumerate(self.model.layers):
             for name, module in [(n, m) for n, m in layer.named_modules() if isinstance(m, nn.Linear)]:
@@ -147,15 +141,10 @@ class TrainedReader(nn.Module):
             path,
         )
 
-    def loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
-        """Computes the loss of a sequence, and the log-odds of its answers."""
+    def loss(self, lesson: Lesson) -> Tensor:
+        """Computes the loss of a sequence."""
         pack, device = lesson.pack, self.verdict.weight.device
-        states = self.model(
-            input_ids=pack.ids.to(device),
-            attention_mask=pack.mask.to(device),
-            position_ids=pack.positions.to(device),
-            use_cache=False,
-        ).last_hidden_state[0]
+        states = self.model(**pack.inputs(device)).last_hidden_state[0]
         odds = self.verdict(states[pack.verdicts])[:, 0]
         loss = functional.binary_cross_entropy_with_logits(odds, lesson.labels.to(device))
         if len(lesson.tokens):
@@ -163,7 +152,7 @@ class TrainedReader(nn.Module):
             loss = loss + functional.binary_cross_entropy_with_logits(of_tokens, lesson.token_labels.to(device))
         if len(lesson.pairs):
             loss = loss + PAIR_LOSS * functional.softplus(odds[lesson.pairs[:, 1]] - odds[lesson.pairs[:, 0]]).mean()
-        return loss, odds
+        return loss
 
 
 def make_lessons(packer: Packer, examples: Sequence[Example], questions: Sequence[str]) -> list[Lesson]:
@@ -172,14 +161,9 @@ def make_lessons(packer: Packer, examples: Sequence[Example], questions: Sequenc
     Args:
         questions: The question of each example; pairs are made of answers to one question.
     """
-    by_context: dict[str, dict[str, list[tuple[int, str]]]] = {}
-    for row, (example, question) in enumerate(zip(examples, questions, strict=True)):
-        by_context.setdefault(example.knowledge, {}).setdefault(question, []).append((row, example.response))
-    return [
-        _make_lesson(pack, examples, questions)
-        for context, answers in by_context.items()
-        for pack in packer.pack(context, answers)
-    ]
+    both = zip(examples, questions, strict=True)
+    texts = ((example.knowledge, question, example.response) for example, question in both)
+    return [_make_lesson(pack, examples, questions) for pack in packer.pack(texts)]
 
 
 def _make_lesson(pack: Pack, examples: Sequence[Example], questions: Sequence[str]) -> Lesson:
@@ -240,7 +224,7 @@ def train(
             for group, rate in zip(optimizer.param_groups, (stage.rate, HEAD_RATE), strict=True):
                 group["lr"] = rate * share
             for lesson in step:
-                loss, _ = reader.loss(lesson)
+                loss = reader.loss(lesson)
                 (loss / len(step)).backward()
                 total += loss.item()
             nn.utils.clip_grad_norm_([*adapters, *heads], 1.0)
