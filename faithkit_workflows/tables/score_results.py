@@ -158,7 +158,7 @@ def describe_next_steps(
         )
     if has_labels:
         evaluate = f"faithkit evaluate benchmark=pairs benchmark.path={quoted}"
-        return [*lines, f"next: faithkit compare {quoted} models=[default,thorough]; {evaluate} checkpoint=..."]
+        return [*lines, f"next: faithkit compare {quoted} 'models=[default,thorough]'; {evaluate} checkpoint=..."]
     estimate = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
     number = min(50, num_judged)
     lines.append(
