@@ -1,12 +1,13 @@
 """Fits the detector `thorough`: trains its language model, and joins it with `default`.
 
-python -m faithkit_workflows.fit_reader train --out runs/left --without fitting --nli snli=DIR
-python -m faithkit_workflows.fit_reader train --out runs/all --nli snli=DIR
+python -m faithkit_workflows.fit_reader train --out runs/left --without fitting --easier snli=DIR
+python -m faithkit_workflows.fit_reader train --out runs/all --easier snli=DIR
 python -m faithkit_workflows.fit_reader join --left runs/left --all runs/all --out critic/reader
 
 `train` takes about 80 CPU-minutes; the same command goes on after an interruption. It reads sentences of the everyday
-answers' contexts, as they are and with one changed place, then pairs of natural language inference, then the everyday
-answers, without one author if you name one. `join` fits the weights and thresholds on that author's answers, which
+answers' contexts, as they are and with one changed place, then the datasets of --easier in turn, without their test
+splits, then the everyday answers, without one author if you name one: `curve.png` shows how well that author's answers
+are ranked after each epoch. `join` fits the weights and thresholds on that author's answers, which
 `runs/left` has not seen, and writes `thorough.json` and `thorough.safetensors`.
 """
 
@@ -27,25 +28,26 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Span
 from faithkit_workflows.fit_support import AUTHORS, ENCODER, LICENCE, calibrate, read_rows
 
 if TYPE_CHECKING:
-    from critic.reader.model import Packer
     from critic.reader.training import Lesson
     from faithkit.records import Example
 
-ADAPTERS, STATE, ABOUT, LOG = "adapters.safetensors", "state.pt", "about.json", "losses.jsonl"
+ADAPTERS, STATE, ABOUT = "adapters.safetensors", "state.pt", "about.json"
+LOG, CURVE = "losses.jsonl", "curve.png"
 SEED = 2
 CHANGED = 110  # contexts with changed sentences
-PREMISES = 900  # of natural language inference, in each dataset
-PREMISES_AT_ONCE = 8
+PREMISES = 900  # contexts of each easier dataset
+ANSWERS_AT_ONCE = 24  # of the easier datasets, in one step
+WATCHED = 24  # contexts of the author left out, whose answers are ranked after each epoch
 SENTENCES = 5  # of a context
 EASY_RATE, RATE, EPOCHS = 5e-4, 4e-4, 3
 
 
-def train_reader(out: Path, without: str | None, nli: Mapping[str, str], device: str) -> None:
+def train_reader(out: Path, without: str | None, easier: Mapping[str, str], device: str) -> None:
     """Trains the adapters, and writes them with a description of their data.
 
     Args:
         without: The author left out of the training.
-        nli: Datasets of natural language inference: name and folder.
+        easier: Datasets that are read before the everyday answers, in this order: name and folder.
     """
     from critic.reader.training import Stage, TrainedReader, make_lessons, train
     from data_modules.encoding.encoder import question_text
@@ -56,29 +58,59 @@ def train_reader(out: Path, without: str | None, nli: Mapping[str, str], device:
     for example in examples:
         about["rows"][example.source] = about["rows"].get(example.source, 0) + 1
     reader = TrainedReader(seed=SEED, device=device)
-    easy = change_sentences(list(dict.fromkeys(example.knowledge for example in examples)))
-    copies = make_lessons(reader.packer, easy, [""] * len(easy))
-    inferences: list[Lesson] = []
-    for name, folder in nli.items():
-        found, lessons = read_inferences(reader.packer, name, folder)
-        about["rows"][name] = found
-        inferences += lessons
+    changed = change_sentences(list(dict.fromkeys(example.knowledge for example in examples)))
+    copies = make_lessons(reader.packer, changed, [""] * len(changed))
+    stages = [Stage("changed sentences", copies, 1, 1, EASY_RATE, False)]
+    for name, folder in easier.items():
+        rows = read_easier(name, folder)
+        lessons = make_lessons(reader.packer, rows, [""] * len(rows))
+        about["rows"][name] = len(rows)
+        at_once = max(1, round(ANSWERS_AT_ONCE * len(lessons) / len(rows)))
+        stages.append(Stage(name, lessons, at_once, 1, EASY_RATE, False))
     everyday = make_lessons(reader.packer, examples, [*map(question_text, examples)])
-    stages = [
-        Stage("changed sentences", copies, 1, 1, EASY_RATE, False),
-        Stage("inference", inferences, PREMISES_AT_ONCE, 1, EASY_RATE, False),
-        Stage("everyday", everyday, 1, EPOCHS, RATE, True),
-    ]
+    stages.append(Stage("everyday", everyday, 1, EPOCHS, RATE, True))
+    watched: list[Lesson] = []
+    if without is not None:
+        left = read_rows([str(FOLDER / f"{without}.jsonl")])
+        left = sample_contexts(left, WATCHED)
+        watched = make_lessons(reader.packer, left, [*map(question_text, left)])
     out.mkdir(parents=True, exist_ok=True)
     if (out / ABOUT).is_file() and json.loads((out / ABOUT).read_text()) != about:
         raise UserError("this folder has a training on other rows", place=str(out), hint="name another --out")
     (out / ABOUT).write_text(json.dumps(about))
     for stage, epoch, loss in train(stages, reader, out / STATE, seed=SEED):
+        entry = {"stage": stage, "epoch": epoch, "loss": round(loss, 4)}
+        if watched:
+            entry["auroc"] = round(reader.auroc(watched), 4)
         with (out / LOG).open("a") as file:
-            file.write(json.dumps({"stage": stage, "epoch": epoch, "loss": round(loss, 4)}) + "\n")
-        print(f"{stage}, epoch {epoch}: loss {loss:.3f}", flush=True)
+            file.write(json.dumps(entry) + "\n")
+        print(", ".join(f"{key} {value}" for key, value in entry.items()), flush=True)
     reader.write(out / ADAPTERS)
     print(f"adapters: {out / ADAPTERS}")
+    if watched:
+        print(f"curve: {plot_stages(out / LOG, out / CURVE)}")
+
+
+def sample_contexts(examples: Sequence["Example"], count: int) -> list["Example"]:
+    """Returns the rows of some contexts, the same ones each time."""
+    contexts = list(dict.fromkeys(example.knowledge for example in examples))
+    chosen = set(random.Random(SEED).sample(contexts, min(count, len(contexts))))
+    return [example for example in examples if example.knowledge in chosen]
+
+
+def plot_stages(log: Path, image: Path) -> Path:
+    """Draws loss and AUROC after each epoch of each stage."""
+    from faithkit.pages.plotting import new_figure, save_figure
+
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    figure, losses = new_figure(6, 4, rows=2)
+    names = [entry["stage"] + (f", {entry['epoch']}" if entry["stage"] == "everyday" else "") for entry in entries]
+    ranks = figure.axes[1]
+    for axes, key, title in ((losses, "loss", "Mean loss"), (ranks, "auroc", "AUROC on the author left out")):
+        axes.plot(names, [entry[key] for entry in entries], marker="o")
+        axes.set_title(title)
+    ranks.axhline(0.5, linestyle=":", color="#888888")
+    return save_figure(figure, image)
 
 
 def change_sentences(contexts: Sequence[str]) -> list["Example"]:
@@ -122,20 +154,25 @@ def common_start(one: str, other: str) -> str:
     return one[:size]
 
 
-def read_inferences(packer: "Packer", name: str, folder: str) -> tuple[int, list["Lesson"]]:
-    """Reads pairs of a dataset, the premise as context; returns their number too."""
-    from critic.reader.training import make_lessons
+def read_easier(name: str, folder: str) -> list["Example"]:
+    """Reads labelled answers of a dataset, about at most `PREMISES` contexts and none of its test split."""
     from data_modules.build import build_source
     from data_modules.reading.dataset import read_examples
     from data_modules.reading.rows import ReadReport
 
-    by_premise: dict[str, list[Example]] = {}
-    for example in read_examples(build_source(name, folder), None, ReadReport()):
-        if example.label in (FAITHFUL, HALLUCINATED):
-            by_premise.setdefault(example.knowledge, []).append(replace(example, spans=None))
-    premises = random.Random(SEED).sample(list(by_premise), min(PREMISES, len(by_premise)))
-    rows = [one for premise in premises for one in by_premise[premise]]
-    return len(rows), make_lessons(packer, rows, [""] * len(rows))
+    source = build_source(name, folder)
+    splits = [split for split in source.split_names() if split != "test"]
+    if not splits:
+        raise UserError(
+            "only a test split is here, which stays out of training", place=folder, hint="name another dataset"
+        )
+    rows = [
+        replace(example, spans=None)
+        for split in splits
+        for example in read_examples(source, split, ReadReport())
+        if example.label in (FAITHFUL, HALLUCINATED)
+    ]
+    return sample_contexts(rows, PREMISES)
 
 
 def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
@@ -240,7 +277,7 @@ def main(arguments: Sequence[str]) -> None:
     training = commands.add_parser("train")
     training.add_argument("--out", type=Path, required=True, metavar="DIR")
     training.add_argument("--without", choices=AUTHORS, default=None)
-    training.add_argument("--nli", action="append", default=[], metavar="DATASET=DIR")
+    training.add_argument("--easier", action="append", default=[], metavar="DATASET=DIR")
     training.add_argument("--device", default="cpu")
     joining = commands.add_parser("join")
     for name in ("--left", "--all", "--out"):
@@ -248,8 +285,8 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(list(arguments))
     require("fitting a detector")
     if options.command == "train":
-        nli = dict(one.partition("=")[::2] for one in options.nli)
-        train_reader(options.out, options.without, nli, options.device)
+        easier = dict(one.partition("=")[::2] for one in options.easier)
+        train_reader(options.out, options.without, easier, options.device)
         return
     figures = join_with_default(options.left, options.all, options.out)
     print(json.dumps(figures, indent=1))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 from tqdm.auto import tqdm
@@ -140,6 +141,13 @@ class TrainedReader(nn.Module):
             },
             path,
         )
+
+    @torch.no_grad()
+    def auroc(self, lessons: Sequence[Lesson]) -> float:
+        """Computes how well the verdicts rank wrong answers above right ones."""
+        states = (self.model(**one.pack.inputs(self.verdict.weight.device)).last_hidden_state[0] for one in lessons)
+        odds = [self.verdict(s[one.pack.verdicts])[:, 0] for s, one in zip(states, lessons, strict=True)]
+        return float(roc_auc_score(torch.cat([one.labels for one in lessons]), torch.cat(odds).cpu()))
 
     def loss(self, lesson: Lesson) -> Tensor:
         """Computes the loss of a sequence."""
