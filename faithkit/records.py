@@ -2,15 +2,25 @@
 
 A dataset file turns raw rows into `Example`s; a predictor turns them into `Prediction`s; metrics compare the two.
 Passages of knowledge become one text here.
+
+Spans have a type on two axes: the relation to the context, and the element that is wrong. Datasets and detectors name
+spans in different ways; faithkit/span_types.toml gives the type of each of their labels.
+
+>>> span_type("ragtruth", "subtle_baseless")
+{'relation': 'unsupported_addition', 'element': 'claim'}
+>>> span_type("another", "wrong")  # a label that is not in the table has no type
+{'relation': None, 'element': None}
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_args
 
 from faithkit.errors import UserError, shorten
-from faithkit.span_types import AXES, Element, Relation
 
 HALLUCINATED = "hallucinated"
 FAITHFUL = "faithful"
@@ -25,6 +35,49 @@ UNTYPED = "hallucination"  # of corpora without types
 SPAN_LABELS = (*SPAN_TYPES, UNTYPED)
 PASSAGE_BREAK = "\n\n"
 TEXT_KEYS = ("text", "page_content", "content", "passage")  # of a passage object, as retrievers write them
+# The context says something else; it neither says nor contradicts it; it has no such thing as is named.
+Relation = Literal["contradiction", "unsupported_addition", "fabricated_reference"]
+Element = Literal[
+    "number",
+    "date",
+    "unit",
+    "entity",
+    "role",
+    "negation",
+    "quantifier",
+    "value",
+    "identifier",
+    "section",
+    "claim",
+    "action",
+]
+RELATIONS: tuple[Relation, ...] = get_args(Relation)
+ELEMENTS: tuple[Element, ...] = get_args(Element)
+AXES: Mapping[str, tuple[str, ...]] = {"relation": RELATIONS, "element": ELEMENTS}
+RAGTRUTH = "ragtruth"  # the label set of `SPAN_TYPES`
+TABLE = Path(__file__).with_name("span_types.toml")
+
+
+class SpanType(TypedDict):
+    """The type of a span; None where an axis is unknown."""
+
+    relation: Relation | None
+    element: Element | None
+
+
+_NO_TYPE: SpanType = {"relation": None, "element": None}
+
+
+@cache
+def label_sets() -> Mapping[str, Mapping[str, SpanType]]:
+    """Reads the table: for each label set the types of its labels."""
+    found = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {name: {label: {**_NO_TYPE, **axes} for label, axes in rows.items()} for name, rows in found.items()}
+
+
+def span_type(label_set: str, label: str) -> SpanType:
+    """Returns the type of a label of a label set, in any case; unknown ones have none."""
+    return label_sets().get(label_set, {}).get(label.lower()) or _NO_TYPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +113,7 @@ class Span:
 
     Args:
         label: Its type, in the words of the dataset or detector.
-        relation: Its relation to the context (`faithkit.span_types`), None if unknown.
+        relation: Its relation to the context (`faithkit.records`), None if unknown.
         element: What is wrong in it, None if unknown.
         score: The probability that it is unsupported.
         text: The marked characters; empty in the records of datasets, whose examples hold the response.

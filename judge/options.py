@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from faithkit.records import label_sets
 from faithkit.settings.check import options
 from faithkit.settings.types import (
     ALL_LINEAR,
@@ -24,7 +25,6 @@ from faithkit.settings.types import (
     Texts,
     Tokens,
 )
-from faithkit.span_types import label_sets
 from faithkit.training.training_options import Aim
 
 ASKS = VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"

@@ -36,8 +36,7 @@ from typing import Any
 from data_modules.reading.fields import YES_NO
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Span
-from faithkit.span_types import span_type
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Span, span_type
 from faithkit.words import unicode_words, word_places
 from judge.options import (
     CHOICES,
@@ -229,7 +228,7 @@ def locate_all(
 
     Args:
         labels: The label of each part; empty for parts without.
-        label_set: The set in `faithkit.span_types` that the labels belong to.
+        label_set: The set in `faithkit.records` that the labels belong to.
     """
     places = [locate(part, response) for part in parts]
     labelled = zip(places, labels or [UNTYPED] * len(parts), strict=True)

@@ -46,8 +46,19 @@ from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.provenance.used_model import CHECKPOINT, UsedModel
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Evidence, Example, Prediction, Span, join_passages
-from faithkit.span_types import RELATIONS, SpanType, span_type
+from faithkit.records import (
+    FAITHFUL,
+    HALLUCINATED,
+    RELATIONS,
+    UNTYPED,
+    Evidence,
+    Example,
+    Prediction,
+    Span,
+    SpanType,
+    join_passages,
+    span_type,
+)
 from faithkit.weights.resolve import loading
 
 NAME = "default"

@@ -36,8 +36,17 @@ from faithkit.errors import UserError
 from faithkit.fast import ANSWERS, accelerate, is_packed
 from faithkit.files.model_folder import SIDECAR
 from faithkit.languages import ENGLISH
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
-from faithkit.span_types import RAGTRUTH, span_type
+from faithkit.records import (
+    FAITHFUL,
+    HALLUCINATED,
+    RAGTRUTH,
+    UNTYPED,
+    Example,
+    Prediction,
+    Span,
+    number_passages,
+    span_type,
+)
 
 log = logging.getLogger("faithkit")
 RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together

@@ -19,8 +19,7 @@ from data_modules.reading.fields import locate_span, text_group, whole_number
 from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.errors import shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit.span_types import span_type
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, span_type
 
 LAYOUT = {"a batch of FaithBench": ("samples",)}
 LEVELS = ("consistent", "benign", "questionable", "unwanted")  # the worst is last

@@ -19,8 +19,7 @@ from data_modules.reading.fields import ANY, Names, last_turn, read_spans, text_
 from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.span_types import RELATIONS, span_type
+from faithkit.records import FAITHFUL, HALLUCINATED, RELATIONS, Example, span_type
 
 SUBCATEGORIES = (
     *("numerical", "temporal", "entity", "relational", "value", "claim", "elaboration", "subjective", "behavior"),
@@ -29,7 +28,7 @@ SUBCATEGORIES = (
 CODE_AGENT, README, RAGTRUTH = "code-agent", "readme", "ragtruth"
 CODE_SETS = (CODE_AGENT, "tool-output", README, "wikipedia", "acl")
 PROSE_SETS = ("psiloqa", RAGTRUTH)
-LABEL_SET = "lettucedetect"  # of faithkit.span_types
+LABEL_SET = "lettucedetect"  # of faithkit.records
 PREFIX = "lettucedetect-"  # of some names in the files
 LAYOUT = {"LettuceDetect": ("prompt", "answer", "labels", "task_type", "dataset", "language", "metadata")}
 INSTANCE = re.compile(r"(.+)-[^-]+")  # OWNER__REPOSITORY-NUMBER

@@ -38,8 +38,17 @@ from data_modules.reading.rows import EMPTY, NO_ROWS, REJECTED, BadRow, ReadRepo
 from data_modules.reading.shards import ShardFile, shard_files
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_LABELS, UNTYPED, Example, Span, number_passages
-from faithkit.span_types import AXES, RAGTRUTH
+from faithkit.records import (
+    AXES,
+    FAITHFUL,
+    HALLUCINATED,
+    RAGTRUTH,
+    SPAN_LABELS,
+    UNTYPED,
+    Example,
+    Span,
+    number_passages,
+)
 
 JSON = (".json", ".jsonl")
 LABELS = {label: label for label in SPAN_LABELS} | RAGTRUTH_LABELS  # of spans

@@ -20,8 +20,7 @@ from data_modules.reading.fields import locate_span, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
-from faithkit.span_types import RAGTRUTH
+from faithkit.records import FAITHFUL, HALLUCINATED, RAGTRUTH, UNTYPED, Example, Span
 
 MESSAGES, SPANS = "messages.csv", "hallucination_spans.csv"
 MESSAGE_FIELDS = ("stable_id", "meta", "role", "position", "text", "message_thread_stable_id")

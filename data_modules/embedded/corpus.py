@@ -47,10 +47,9 @@ from data_modules.embedded.phrasing import (
 )
 from data_modules.reading.dataset import SPLITS, GeneratedSource
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn, span_type
 from faithkit.settings.check import check_value
 from faithkit.settings.types import NonNegativeInt
-from faithkit.span_types import span_type
 
 REMARK_RATE = 0.15  # of replies, those with a harmless first-person remark
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}

@@ -10,8 +10,7 @@ from unicodedata import normalize
 from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Example, Span, Turn
-from faithkit.span_types import span_type
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Example, Span, Turn, span_type
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
@@ -128,7 +127,7 @@ def read_spans(
         label_name: The field of an object that holds its label.
         labels: Labels by the way they are spelt, in lower case.
         default: The label of a span that names none; None if it must.
-        label_set: The set in `faithkit.span_types` that the labels belong to; empty for spans without a type.
+        label_set: The set in `faithkit.records` that the labels belong to; empty for spans without a type.
     """
     found = []
     for index, values in enumerate(row.items(name)):

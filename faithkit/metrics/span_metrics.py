@@ -14,7 +14,7 @@ Character level (Niu et al. 2024, section 5.3): `char_precision` = characters bo
 within a response, so no value leaves [0, 1]. Characters are summed over all responses before dividing (micro), those of
 faithful responses too. `type/<type>/char_recall` has the gold spans of one type below and their predicted characters
 above; predictions of any type count, as in the paper's Figure 4. `relation/<name>/char_recall` and
-`element/<name>/char_recall` do the same for the axes of `faithkit.span_types`; `.../char_precision` has the predicted
+`element/<name>/char_recall` do the same for the axes of `faithkit.records`; `.../char_precision` has the predicted
 spans of one relation or element below and their gold characters above.
 
 0/0 is 0 for precision, recall and F1 of the data; a resample that leaves 0/0 of what the data define does not count.
@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from faithkit.calibration import NUM_BINS, assign_bins
 from faithkit.errors import UserError, shorten
 from faithkit.metrics.classification import Ranking, align_predictions, safe_ratio, scores_of
-from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
-from faithkit.span_types import AXES
+from faithkit.records import AXES, FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.bootstrap import Evaluation, Groups
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values

@@ -13,8 +13,7 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import parse_lines, parse_prediction
-from faithkit.records import LABELS, Example, Prediction, Span, Turn
-from faithkit.span_types import AXES
+from faithkit.records import AXES, LABELS, Example, Prediction, Span, Turn
 
 # The fields of an example's `meta` that a line keeps: short values that rows can be grouped by, never texts.
 FACTS = (

@@ -29,7 +29,7 @@ from faithkit.pages.page_tables import (
     predictions_table,
 )
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
-from faithkit.records import Example, Prediction
+from faithkit.records import AXES, Example, Prediction, span_type
 from faithkit.reports.report import (
     Report,
     Row,
@@ -42,7 +42,6 @@ from faithkit.reports.report import (
 )
 from faithkit.scores.board import Board
 from faithkit.scores.measures import titles_of
-from faithkit.span_types import AXES, span_type
 from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
 

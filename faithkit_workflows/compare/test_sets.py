@@ -12,10 +12,9 @@ from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.metrics.classification import Outcomes, join_outcomes, measure_slices
 from faithkit.pages.page import gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
-from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.records import AXES, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import Run
 from faithkit.settings.config_files import data_path, display_name
-from faithkit.span_types import AXES
 from faithkit.statistics.metric import Metric
 
 FACT = "fact "  # prefix of facts, which may have the name of a field

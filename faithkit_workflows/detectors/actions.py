@@ -20,8 +20,7 @@ from operator import itemgetter
 from typing import Any
 
 from data_modules.reading.conversations import parse_calls
-from faithkit.records import HALLUCINATED, Evidence, Prediction, Span
-from faithkit.span_types import span_type
+from faithkit.records import HALLUCINATED, Evidence, Prediction, Span, span_type
 
 ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated

@@ -57,8 +57,18 @@ from faithkit.published.known_detectors import (
     WindowChecker,
     known_detectors,
 )
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span, split_passages
-from faithkit.span_types import RELATIONS, span_type
+from faithkit.records import (
+    FAITHFUL,
+    HALLUCINATED,
+    RELATIONS,
+    UNPARSED,
+    UNTYPED,
+    Example,
+    Prediction,
+    Span,
+    span_type,
+    split_passages,
+)
 from faithkit.weights.resolve import hash_folder, hub_file, hub_in_reach
 from judge.judge import Judge
 from judge.options import AskOptions, PromptHeader

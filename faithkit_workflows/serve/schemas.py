@@ -27,8 +27,7 @@ from pydantic import (
 from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_conversation
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as RawRow
-from faithkit.records import Example, Turn
-from faithkit.span_types import Element, Relation
+from faithkit.records import Element, Example, Relation, Turn
 
 # Every code with its status; documentation and tests read this table.
 STATUSES = {

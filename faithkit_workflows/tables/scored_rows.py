@@ -20,8 +20,7 @@ from faithkit.evidence import add_evidence
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import Example, Prediction, split_passages
-from faithkit.span_types import AXES
+from faithkit.records import AXES, Example, Prediction, split_passages
 from faithkit_workflows.tables.user_table import UserTable
 
 ADDED = VERDICT

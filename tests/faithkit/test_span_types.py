@@ -14,8 +14,7 @@ from data_modules.datasets.diahalu import TYPES
 from data_modules.datasets.everyday import ERRORS
 from data_modules.datasets.faithdial import TAGS
 from data_modules.embedded.facts import RATES
-from faithkit.records import SPAN_TYPES, Prediction, Span
-from faithkit.span_types import AXES, ELEMENTS, RELATIONS, label_sets, span_type
+from faithkit.records import AXES, ELEMENTS, RELATIONS, SPAN_TYPES, Prediction, Span, label_sets, span_type
 from faithkit_workflows.detectors.actions import ACTION
 
 C, A, F = RELATIONS
