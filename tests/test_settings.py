@@ -138,6 +138,7 @@ def test_every_accepted_key_of_training_is_read_somewhere(block: type[Block]) ->
     [
         ("train", ["seed=1", "seed=2"], "seed is given 2 times: seed=2 counts"),
         ("train", ["data.embedded_rows={train: 5}"], "data.embedded_rows has no effect on files"),
+        ("train", ["data=embedded", "data.embedded_rows={train: 5}"], "data.embedded_rows has no effect on data=emb"),
         ("train", ["data.num_folds=3"], "without data.fold"),
         ("train", ["optimizer.schedule=constant", "optimizer.floor=0.1"], "optimizer.floor has no effect"),
         ("train", ["scale.t5.lr=1e-3"], "scale.t5.lr has no effect"),

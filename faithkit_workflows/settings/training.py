@@ -181,6 +181,11 @@ class TrainSettings(blocks.ExtensibleScript):
         Ineffective(
             ("data.embedded_rows",), "on files: data.path=embedded reads so many rows", lambda s: not _is_embedded(s)
         ),
+        Ineffective(
+            ("data.embedded_rows",),
+            "on data=embedded: set data.num_train, data.num_validation and data.num_test",
+            lambda s: s.data.name == "embedded",
+        ),
         types.no_effect("data.num_readers", "data.num_buffer_rows", without="data.streaming=true"),
         types.no_effect("data.num_folds", without="data.fold"),
         types.no_effect("optimizer.floor", where="optimizer.schedule=constant"),
