@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faithkit.cli import DONE, FAILED, USER_ERROR, CommandParser, run_command
-from faithkit.detector import DEFAULT, THOROUGH
+from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 
 TRANSCRIPT = "transcript_path"
@@ -47,8 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"faithkit hook: {error}", file=sys.stderr)
         return FAILED
     loaded = load_checkpoint({"checkpoint": options.checkpoint, "precision": "32-true"})
-    # Few supported answers are stopped.
-    is_precise = options.checkpoint in (DEFAULT, THOROUGH) and options.threshold is None
+    is_precise = options.threshold is None and hasattr(loaded.detector, "set_aim")  # few supported answers are stopped
     loaded = with_threshold(loaded, options.threshold, options.checkpoint, "precision" if is_precise else None)
     turns = [turn for turn in turns if not turn["conversation"].endswith(HELPER)]
     found = next(iter(judge_turns(turns[-1:], by=loaded.detector)), None)
