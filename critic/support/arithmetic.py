@@ -4,6 +4,7 @@
     From 11.80 to 12.40 euros per square metre.                        60 cents, 12.40 - 11.80 euros
     Open until 7 pm, from May two hours longer.                        9 pm, 7 pm + 2 hours
     From May until August; 60 monthly instalments.                     three months; five years
+    29 euros a month.                                                  348 euros a year
 
 >>> from critic.support.value_reader import read_values
 >>> context = "The ride takes 3 h 20 min."
@@ -22,6 +23,7 @@ from critic.support.date_reader import (
     DAY,
     DAY_MINUTES,
     DURATION,
+    MEASURE,
     MONEY,
     PLAIN,
     RANGE_SIGNS,
@@ -32,10 +34,11 @@ from critic.support.date_reader import (
     Parts,
     Value,
 )
-from critic.support.normal_forms import NUMBER, Word, convert, parse_number, read_words
+from critic.support.normal_forms import NUMBER, UNIT, Word, convert, parse_number, read_words
 
 SMALL = 12  # counts up to this are often made by counting what the context lists
 SOME_YEAR, MAX_YEARS, MAX_TIMES = 2001, 110, 50
+RATE_CHARACTERS = 30  # between a number and its rate, as in "29 euros for members per month"
 _AGES = frozenset({"age", "aged", "old", "at"})
 TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
@@ -51,6 +54,7 @@ _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
 )
+_LIMITS = frozenset({"within", "until", "by"})  # in a context they bound a duration, and shift no date
 _NEXT_DAY = re.compile(
     r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|"
     r"(day|night|evening) (before|after))\b",
@@ -62,6 +66,9 @@ _EXAMPLE = re.compile(
     r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
     re.IGNORECASE,
 )
+# How many of a period another has, such as the months of a year.
+_PERIODS = {("month", "year"): 12, ("quarter", "year"): 4, ("week", "year"): 52, ("day", "year"): 365}
+_PERIODS |= {("month", "quarter"): 3, ("week", "month"): 4, ("day", "week"): 7}
 _TOTALS = frozenset("total totals totally altogether together sum sums combined overall all".split())
 _CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 
@@ -69,9 +76,9 @@ _CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 class Arithmetic:
     """One step of arithmetic with the values of a context and a question.
 
-    Question or answer must have a number that a sum, a difference or a product starts from, or a word such as
-    "altogether"; a word such as "more" suffices for a difference. A product also needs a word such as "each", and a
-    half "half" anywhere, the double "twice" in the same sentence or in the answer.
+    Question or answer must have a number that a sum, a difference or a product starts from, or words such as
+    "altogether" and "how many"; "more" and the like suffice for a difference. A product also needs a word such as
+    "each", and a half "half" anywhere, the double "twice" in the same sentence or in the answer.
 
     Args:
         given: The values of context and question.
@@ -82,6 +89,7 @@ class Arithmetic:
 
     def __init__(self, given: Sequence[Value], context: str, answer: str, answered: Sequence[Value] = ()):
         self.answered = answered
+        self.rates = [value for value in given if value.is_unit]  # per month
         self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
         self.context, self.answer = context, answer
 
@@ -150,7 +158,7 @@ class Arithmetic:
         amount = base_amount(value)
         if amount is None or value.is_unit:
             return False
-        if self._is_inside_range(value):
+        if self._is_inside_range(value) or self.converts(value):
             return True
         limits = [] if value.is_ordinal else [one for one in self.given if one.kind == PLAIN and one.unit == value.unit]
         for limit in limits:  # 15 is the last whole number "under 16"
@@ -172,9 +180,15 @@ class Arithmetic:
         amounts = {base_amount(value) for value in self.answered}
         return {amount for amount in amounts if amount is not None} | self.answer_numbers
 
+    @cached_property
+    def asks_how_much(self) -> bool:
+        """Whether the question is for an amount, which may be a sum."""
+        return bool(re.search(r"\bhow (many|much)\b", self.answer, re.IGNORECASE))
+
     def _shows(self, *amounts: float) -> bool:
         """Whether question or answer have a number that a step starts from, or a word such as "altogether"."""
-        return bool(_TOTALS & self.answer_cues) or not self.shown.isdisjoint(amounts)
+        has_cue = bool(_TOTALS & self.answer_cues) or self.asks_how_much
+        return has_cue or not self.shown.isdisjoint(amounts)
 
     @cached_property
     def time_differences(self) -> set[float]:
@@ -265,17 +279,41 @@ class Arithmetic:
                 for sign in (1, -1)
             )
 
+    @cached_property
+    def answer_periods(self) -> set[str]:
+        """The periods that question and answer name."""
+        return {word.norm for word in self.answer_words if word.kind == UNIT}
+
+    def converts(self, value: Value) -> bool:
+        """Whether a value is a rate of the context, "29 euros a month", for another period that the answer names."""
+        amount = base_amount(value)
+        if not amount or value.kind not in (PLAIN, MONEY, MEASURE):
+            return False
+        for other in self.given:
+            number = base_amount(other, value)
+            for rate in self.rates if number else ():
+                if rate.sentence == other.sentence and 0 < rate.start - other.end < RATE_CHARACTERS:
+                    for (part, whole), times in _PERIODS.items():
+                        for named, asked, factor in ((part, whole, times), (whole, part, 1 / times)):
+                            is_asked = rate.name == named and asked in self.answer_periods
+                            if is_asked and _is_close(amount, number * factor):
+                                return True
+        return False
+
     def _lengths_near(self, value: Value, unit: str) -> Iterator[float]:
         """Yields the durations of a date's sentence that say how far another date is."""
-        if _SHIFTS & (self.cues_of.get(value.sentence, set()) | self.answer_cues):
-            for other in self.lengths_of.get(value.sentence, ()):
-                if other.unit == unit and isinstance(other.amount, float):
-                    yield other.amount
+        # A date of the question, "for a Friday train", may be shifted anywhere: "two days before departure".
+        for sentence in self.lengths_of if value in self.answered else (value.sentence,):
+            if _SHIFTS & ((self.cues_of.get(sentence, set()) - _LIMITS) | self.answer_cues):
+                for other in self.lengths_of.get(sentence, ()):
+                    if other.unit == unit and isinstance(other.amount, float):
+                        yield other.amount
 
     @cached_property
-    def has_next_day(self) -> bool:
-        """Whether context, question or answer speak of the day before or after another."""
-        return bool(_NEXT_DAY.search(self.context) or _NEXT_DAY.search(self.answer))
+    def next_days(self) -> set[int]:
+        """The sentences of the context that speak of the day before or after another."""
+        places = [found.start() for found in _NEXT_DAY.finditer(self.context)]
+        return {word.sentence for word in read_words(self.context) if word.start in places} if places else set()
 
     def _dates(self) -> Iterator[Parts]:
         """Yields the dates that are a duration of the context, or a day, before or after another."""
@@ -284,7 +322,7 @@ class Arithmetic:
                 continue
             year, month, day, weekday, _ = other.amount
             days = {round(length / DAY_MINUTES) for length in self._lengths_near(other, "time")}
-            days |= {1} if self.has_next_day else set()
+            days |= {1} if other.sentence in self.next_days or _NEXT_DAY.search(self.answer) else set()
             months = {round(length) for length in self._lengths_near(other, "calendar")}
             for sign in (1, -1):
                 if weekday in WEEKDAYS:

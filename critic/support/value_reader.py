@@ -48,6 +48,7 @@ _NO_NAMES = frozenset("i i'm i've i'd i'll ok".split())
 _HEADING = re.compile(r"(?:[:–•*\"“(]|\n\W*|\b\d{1,2}[.)])\s*\Z")
 _REFERENCES = frozenset("passage passages step steps option options source sources document documents".split())
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)", re.IGNORECASE)
+_WHOLES = frozenset({3, 4, 5, 6, 10, 20, 50, 100, 1_000, 10_000, 100_000})  # of shares such as "1 in 10"
 _SIGNS = {"½": 0.5, "¼": 0.25, "¾": 0.75}
 _PREPOSITIONS = frozenset(
     "within for after of in than least most to about roughly over have almost under up until".split()
@@ -107,6 +108,8 @@ class _Reader(DateReader):
             return self._quantity(place, place + 4, 1 + part, self.words[place + 4].norm)
         if word.lower == "one" and (unit := self._unit_of_range(place)):  # one or two days
             return self._quantity(place, place, 1.0, unit)
+        if (word.kind == NUMBER or word.lower == "one") and (share := self._read_share(place)):
+            return share
         if word.kind != NUMBER:
             return None
         if re.fullmatch(r"\d{1,2}:\d{2}", word.norm):
@@ -177,6 +180,26 @@ class _Reader(DateReader):
         if not unit and not is_ordinal:
             unit = self._unit_of_range(start)
         return self._quantity(first, last, amount, unit, is_ordinal=is_ordinal)
+
+    def _read_share(self, place: int) -> Value | None:
+        """Reads "1 in 10 people", "nine out of ten" and "one person in a hundred" as shares."""
+        part = 1.0 if self.words[place].lower == "one" else parse_number(self.words[place].norm)
+        following = self._lower(place + 1, place + 6)
+        at = next((n for n in (0, 1) if following[n : n + 1] == ["in"] or following[n : n + 2] == ["out", "of"]), None)
+        if part is None or at is None:
+            return None
+        last = place + at + (2 if following[at] == "in" else 3)
+        last += self._lower(last, last + 1) in (["a"], ["every"])
+        if (
+            last >= len(self.words)
+            or self.words[last].kind != NUMBER
+            or self.words[last].sentence != self.words[place].sentence
+        ):
+            return None
+        whole = parse_number(self.words[last].norm)
+        if whole not in _WHOLES or part >= whole or self._unit_behind(last) is not None:
+            return None
+        return self._make(place, last, SHARE, "percent", float(f"{100 * part / whole:.6g}"), "percent")
 
     def _quantity(
         self, first: int, last: int, amount: float, unit: str, *, is_ordinal: bool = False, is_unit: bool = False

@@ -92,11 +92,13 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
         for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
             initials = "".join(re.findall(r"\b[A-Z]", run.group()))
             spelled |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
-    examples = find_examples(answer, [pair.value for pair in found], known)
+    allowed = find_examples(answer, [pair.value for pair in found], known)
+    converted = {one.value.sentence for one in found if one.relation == COMPUTED and arithmetic.converts(one.value)}
+    allowed |= {value.start for value in values if value.kind == DURATION and value.sentence in converted}  # a year
     return [
         replace(pair, relation=COMPUTED)
         if pair.is_unsupported
-        and (is_total(pair.value, parts) or pair.value.start in (spelled if pair.value.kind == TITLE else examples))
+        and (is_total(pair.value, parts) or pair.value.start in (spelled if pair.value.kind == TITLE else allowed))
         else pair
         for pair in found
     ]

@@ -50,6 +50,8 @@ IMPLIED = [
     ("Days must be taken by 31 March.", "Take them before April."),
     ("They arrive in May.", "They come in spring."),
     ("The hearing is on Monday, the verdict follows two days later.", "The verdict is on Wednesday."),
+    ("Membership costs 29 euros a month.", "A year costs 348 euros."),
+    ("Headache is common (up to 1 in 10 people).", "As many as 10 percent get a headache, one person out of ten."),
     ("In cities the number fell by a fifth.", "Cities lost 20 per cent."),
     ("It costs £18,000.", "It costs 18,000 pounds."),
     ("Children under 16 pay nothing.", "It is free up to the age of fifteen."),
@@ -84,6 +86,10 @@ def test_what_the_context_says_or_implies_is_supported(context: str, answer: str
         (MANUAL, "It has 45 percent sugar.", "45 percent", "40 percent"),
         # What only looks computed.
         ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days", None),
+        ("Open from Monday to Friday; mail is answered within two days.", "Monday to Saturday.", "Saturday", "Friday"),
+        ("It runs on Fridays. Refunds end the day before.", "It runs on Thursdays.", "Thursdays", "Fridays"),
+        ("Membership costs 29 euros a month.", "A year costs 384 euros.", "384 euros", "29 euros"),
+        ("Headache affects up to 1 in 10 people.", "It affects 1 in 100 people.", "1 in 100", "1 in 10"),
         ("Tuesday is an office day.", "The office day is Wednesday.", "Wednesday", None),
         ("It closes at 18:30.", "It closes at half past seven.", "half past seven", None),
         ("Take 0.5 mg per kg.", "A milligram and a half per kilogram.", "A milligram and a half", None),
@@ -105,6 +111,13 @@ def test_another_value_is_different_and_names_that_of_the_context(
 def test_a_value_of_the_question_is_not_judged_and_one_of_no_kind_is_absent() -> None:
     assert relations(MANUAL, "Yes, 700 volts are fine.", "Are 700 volts fine?") == {"700 volts": "in the question"}
     assert relations("The lid is red.", "The lid is 700 mm wide.") == {"700 mm": "absent"}
+
+
+def test_an_amount_that_is_asked_for_may_be_a_sum_and_a_date_of_the_question_may_be_shifted() -> None:
+    context = "It employs 86 people in Leeds and 34 in Gdansk. Bicycles are booked two days before departure."
+    assert relations(context, "120 people.", "How many people work there?") == {"120": "computed"}
+    assert relations(context, "120 people.", "Who works there?") == {"120": "different"}
+    assert relations(context, "On Wednesday.", "When do I book for Friday?") == {"Wednesday": "computed"}
 
 
 def test_a_count_is_judged_only_beside_a_count_of_the_same_thing() -> None:
