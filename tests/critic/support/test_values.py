@@ -88,7 +88,6 @@ def test_what_the_context_says_or_implies_is_supported(context: str, answer: str
         ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days", None),
         ("Open from Monday to Friday; mail is answered within two days.", "Monday to Saturday.", "Saturday", "Friday"),
         ("It runs on Fridays. Refunds end the day before.", "It runs on Thursdays.", "Thursdays", "Fridays"),
-        ("Membership costs 29 euros a month.", "A year costs 384 euros.", "384 euros", "29 euros"),
         ("Headache affects up to 1 in 10 people.", "It affects 1 in 100 people.", "1 in 100", "1 in 10"),
         ("Tuesday is an office day.", "The office day is Wednesday.", "Wednesday", None),
         ("It closes at 18:30.", "It closes at half past seven.", "half past seven", None),
@@ -118,6 +117,7 @@ def test_an_amount_that_is_asked_for_may_be_a_sum_and_a_date_of_the_question_may
     assert relations(context, "120 people.", "How many people work there?") == {"120": "computed"}
     assert relations(context, "120 people.", "Who works there?") == {"120": "different"}
     assert relations(context, "On Wednesday.", "When do I book for Friday?") == {"Wednesday": "computed"}
+    assert relations("29 euros a month.", "384 euros.", "What does a year cost?") == {"384 euros": "different"}
 
 
 def test_a_count_is_judged_only_beside_a_count_of_the_same_thing() -> None:
