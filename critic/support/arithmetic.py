@@ -248,9 +248,9 @@ class Arithmetic:
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
                 names = {first.name, second.name} - {""}
-                is_compound = second.start - first.end <= len(" and ")  # 3 h 20 min
+                is_compound = len(between := self.context[first.end : second.start].strip()) <= len("and")  # 3 h 20 min
                 is_shown = self._shows(one, two)
-                if is_compound or (is_shown and (names <= {value.name} or value.kind == MONEY)):
+                if is_compound or between == "plus" or (is_shown and (names <= {value.name} or value.kind == MONEY)):
                     yield one + two
                 if _MORE & self.answer_cues or (is_shown and first.name == second.name):
                     yield abs(one - two)

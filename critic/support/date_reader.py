@@ -38,8 +38,9 @@ _ISO = re.compile(r"\b(\d{4})-(\d{1,2})-(\d{1,2})\b")
 _NUMERIC_DATE = re.compile(r"\b(\d{1,2})[./](\d{1,2})[./](\d{4}|\d{2})\b")
 _CODE = re.compile(r"\b(?=[A-Za-z-]*\d)(?=\d*-?[A-Za-z])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\b")
 _MEASURED = re.compile(
-    r"\d+(?:st|nd|rd|th|am|pm|[a-zA-Z]{1,3})|\d+(?:st|nd|rd|th)?(?:-[a-zA-Z]{2,})+|[a-z]{3,}-\d+s?", re.IGNORECASE
-)  # 5th, 10mg, 24-hour, 9th-grade, mid-1990s
+    r"\d+(?:st|nd|rd|th|am|pm|[a-zA-Z]{1,3})|\d+(?:st|nd|rd|th)?(?:-[a-zA-Z]{2,})+|[a-z]{3,}-\d+s?|\d*(?-i:[kcm]?m[23])",
+    re.IGNORECASE,
+)  # 5th, 10mg, 24-hour, 9th-grade, mid-1990s, 72m2
 _TIME = re.compile(r"\b(\d{1,2})(?:[:.](\d{2}))?\s?([ap])\.?\s?m\b\.?", re.IGNORECASE)
 _HOURS = {
     name: hour

@@ -28,7 +28,12 @@ CONTENT = frozenset({WORD, NAME, NUMBER, DATE, UNIT})
 UNKNOWN_UNIT = ""
 CURRENCIES = ("euro", "dollar", "sterling")  # may stand before their number
 
-_TOKEN = re.compile(r"[Pp]er cent\b|\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]")
+# 10 000; 2 1/2; 1,500.5; 7:30; m2; don't; €
+_TOKEN = re.compile(
+    r"[Pp]er cent\b|(?<![\d.,:/-])\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:[.,]\d{1,2})?(?![\d/:-]|[.,]\d)"
+    r"|(?<![\d.,:/-])(?:\d+ )?[1-7]/[2348](?![\d/-])|\d+(?:[.,:]\d+)*|[kcm]?m[23]\b"
+    r"|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]"
+)
 SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _BREAKS = frozenset(",;:()|")  # marks that separate phrases
@@ -171,6 +176,10 @@ def _classify(token: str, lower: str, is_first: bool, after_number: bool, behind
 
 
 def _normalise_digits(token: str) -> str:
+    if "/" in token:  # 2 1/2
+        *whole, part = token.split()
+        return f"{sum(map(float, whole)) + int(part[0]) / int(part[-1]):.12g}"
+    token = re.sub(r"\s", "", token)
     if ":" in token:
         return token.zfill(5) if token.count(":") == 1 else token  # 7:00 and 07:00
     digits = token.replace(",", "") if _THOUSANDS.fullmatch(token) else token.replace(",", ".")

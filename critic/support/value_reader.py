@@ -138,6 +138,7 @@ class _Reader(DateReader):
         if word.lower == "twice":  # a day
             return replace(self._make(place, place, PLAIN, PLAIN, amount), is_open=False, noun=frozenset())
         amount += _SIGNS.get(self.text[word.end : word.end + 1], 0.0)
+        amount *= 1000 if re.match(r"k\b", self.text[word.end : word.end + 2]) else 1  # 10k
         first, last = place, place
         if word.lower in _SCALES:
             amount *= self._part_before(place)
@@ -217,7 +218,7 @@ class _Reader(DateReader):
     def _is_unit(self, place: int) -> bool:
         if place >= len(self.words) or self.used[place]:
             return False
-        return self.words[place].kind == UNIT or self.words[place].norm == "pound"
+        return self.words[place].kind == UNIT or self.words[place].norm in ("pound", "cup", "ton", "yard")
 
     def _and_part(self, place: int) -> float:
         """Reads the part behind a number or a unit, as in "two and a half hours", "an hour and three quarters"."""

@@ -45,7 +45,7 @@ UNSUPPORTED = frozenset({DIFFERENT, ABSENT})
 CALENDAR_DAYS = 30.44 * 24 * 60  # minutes of a month
 _SEASONS = {"spring": (3, 4, 5), "summer": (6, 7, 8), "autumn": (9, 10, 11), "winter": (12, 1, 2)}  # months
 ALIKE = 0.6  # of the letters of two names
-ABOUT, MONTH_TOLERANCE = 0.1, 0.09  # two months are eight weeks
+ABOUT, MONTH_TOLERANCE, DATA_TOLERANCE = 0.1, 0.09, 0.05  # two months are eight weeks, 2 GB 2,048 MB
 MANY = 100  # an approximation of a smaller count needs a word in common
 
 
@@ -184,10 +184,8 @@ def _is_rival(value: Value, other: Value) -> bool:
 def _is_comparable(value: Value, other: Value) -> bool:
     """Whether two values can be equal: of one kind, or one of them a number without a unit."""
     if value.kind == other.kind:
-        degrees = (
-            value.unit.startswith("degree") and other.unit.startswith("degree") and "degree" in (value.unit, other.unit)
-        )
-        return value.unit == other.unit or value.kind in (DAY, DURATION, MONEY) or degrees
+        are_degrees = value.unit.startswith("degree") and other.unit.startswith("degree")
+        return value.unit == other.unit or value.kind in (DAY, DURATION, MONEY) or are_degrees
     if {value.name, other.name} == _POUNDS:
         return True
     kinds = {value.kind, other.kind}
@@ -226,6 +224,10 @@ def _is_equal(value: Value, other: Value) -> bool:
     if value.kind == other.kind == TIME and CLOCK in (value.name, other.name):
         return abs(mine - its) % 720 == 0  # before or after noon
     tolerance = TOLERANCE
+    if value.unit != other.unit and "degree f" in (value.unit, other.unit):  # rounded to a degree
+        celsius, fahrenheit = (its, mine) if value.unit == "degree f" else (mine, its)
+        is_unnamed = "degree" in (value.unit, other.unit) and mine == its
+        return is_unnamed or abs(32 + 1.8 * celsius - fahrenheit) < 1
     if value.kind == MONEY and value.unit != other.unit and not is_pounds:
         if "cent" not in (value.unit, other.unit):
             return False
@@ -235,6 +237,8 @@ def _is_equal(value: Value, other: Value) -> bool:
             amount * (CALENDAR_DAYS if v.unit == "calendar" else 1) for amount, v in ((mine, value), (its, other))
         )
         tolerance = MONTH_TOLERANCE
+    elif value.unit == "data" and value.name != other.name:
+        tolerance = DATA_TOLERANCE
     if abs(mine - its) <= tolerance * abs(its):
         return True
     if value.is_unit or other.is_unit or (value.is_ordinal and value.kind == PLAIN) or TIME in (value.kind, other.kind):
