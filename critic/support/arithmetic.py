@@ -42,7 +42,7 @@ RATE_CHARACTERS = 30  # between a number and its rate, as in "29 euros for membe
 _AGES = frozenset({"age", "aged", "old", "at"})
 TOLERANCE = 1e-4
 _HALVES = frozenset({"half", "halve", "halved", "halves"})
-_DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
+_DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both", "couple", "return"})
 _EACHES = frozenset({"each", "per", "times", "every", "apiece"})
 _MORE = frozenset(
     "more less fewer extra difference higher lower longer shorter later earlier dearer cheaper heavier lighter older "
@@ -58,12 +58,6 @@ _LIMITS = frozenset({"within", "until", "by"})  # in a context they bound a dura
 _NEXT_DAY = re.compile(
     r"\b(tomorrow|yesterday|eve|(next|following|previous) (day|morning|evening|night)|"
     r"(day|night|evening) (before|after))\b",
-    re.IGNORECASE,
-)
-_EXAMPLE = re.compile(
-    r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member|"
-    r"item|claim|order|purchase|bill|contract))"
-    r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
     re.IGNORECASE,
 )
 # How many of a period another has, such as the months of a year.
@@ -241,6 +235,9 @@ class Arithmetic:
             shares = [other for other in self.given if other.kind == SHARE and other.amount in self.shown]
             wholes = [base for other in self.given if other.kind == value.kind and (base := base_amount(other))]
             yield from (whole * (base_amount(share) or 0) / 100 for share in shares[:SMALL] for whole in wholes)
+            if value.kind == MONEY:  # 25% off
+                parts = [1 - (base_amount(other) or 0) / 100 for other in self.given if other.kind == SHARE]
+                yield from (whole * part for part in parts[:SMALL] for whole in wholes)
         if self.is_comparison:
             for (first, one), (second, two) in combinations(alike, 2) if len(alike) <= 2 * SMALL else ():
                 if first.name == second.name and (len(alike) <= SMALL or self._shows(one, two)):
@@ -258,6 +255,10 @@ class Arithmetic:
         has_counts = _EACHES & self.cues and (value.kind not in (SHARE, DURATION) or _TOTALS & self.answer_cues)
         others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []
         counts = {first_number(one.text) for one in others}
+        for count, other in pairwise(self.given):  # 12 lessons of 90 minutes
+            is_of = " of " in self.context[count.end : other.start] and other.start - count.end < RATE_CHARACTERS
+            if is_of and count.kind == PLAIN and (number := base_amount(other, value)):
+                yield number * (base_amount(count) or 0)
         for other, number in alike:
             if other.name in ("", value.name):
                 yield from self._multiples(value, amount, other, number, counts)
@@ -275,7 +276,8 @@ class Arithmetic:
             yield from (
                 (one + sign * length) % DAY_MINUTES
                 for other, one in alike
-                for length in self._lengths_near(other, "time")
+                for sentence in range(other.sentence - 1, other.sentence + 2)
+                for length in self._lengths_of(sentence, "time")
                 for sign in (1, -1)
             )
 
@@ -300,14 +302,18 @@ class Arithmetic:
                                 return True
         return False
 
+    def _lengths_of(self, sentence: int, unit: str) -> Iterator[float]:
+        """Yields the durations of a sentence."""
+        for other in self.lengths_of.get(sentence, ()):
+            if other.unit == unit and isinstance(other.amount, float):
+                yield other.amount
+
     def _lengths_near(self, value: Value, unit: str) -> Iterator[float]:
         """Yields the durations of a date's sentence that say how far another date is."""
         # A date of the question, "for a Friday train", may be shifted anywhere: "two days before departure".
         for sentence in self.lengths_of if value in self.answered else (value.sentence,):
             if _SHIFTS & ((self.cues_of.get(sentence, set()) - _LIMITS) | self.answer_cues):
-                for other in self.lengths_of.get(sentence, ()):
-                    if other.unit == unit and isinstance(other.amount, float):
-                        yield other.amount
+                yield from self._lengths_of(sentence, unit)
 
     @cached_property
     def next_days(self) -> set[int]:
@@ -341,6 +347,11 @@ class Arithmetic:
                         start = date(year if isinstance(year, int) else SOME_YEAR, month, day)
                     except ValueError:  # 31 April
                         continue
+                    if _SHIFTS & self.answer_cues:  # until a week before the start
+                        lengths = (
+                            length for sentence in self.lengths_of for length in self._lengths_of(sentence, "time")
+                        )
+                        days |= {round(length / DAY_MINUTES) for length in lengths}
                     for step in days:
                         end = start + timedelta(days=sign * step)
                         yield (end.year if isinstance(year, int) else None, end.month, end.day, None, None)
@@ -380,35 +391,6 @@ class Arithmetic:
                 except ValueError:  # 31 April
                     continue
                 yield from (days * DAY_MINUTES, (days + 1) * DAY_MINUTES)
-
-
-def is_total(value: Value, parts: Sequence[Value]) -> bool:
-    """Whether a value is the sum of parts that the answer gives, as in "20 weeks: twelve paid and eight unpaid"."""
-    alike = [part for part in parts if part.kind in (value.kind, PLAIN) and part.name in ("", value.name)]
-    numbers = [first_number(part.text) for part in alike]
-    return len(numbers) > 1 and None not in numbers and sum(filter(None, numbers)) == first_number(value.text)
-
-
-def find_examples(answer: str, values: Sequence[Value], known: Sequence[Value]) -> set[int]:
-    """Finds values that an answer chose as an example.
-
-    They follow "for example", are the age or the weight of some person, as in "a child of ten", or are two times that
-    are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
-
-    Returns:
-        Their first characters.
-    """
-    persons = {found.end() for found in _EXAMPLE.finditer(answer)}
-    ages = {value.start for value in values if answer.startswith(("-old", " old"), value.end)}
-    chosen = ages | {value.start for value in values if value.start in persons}
-    lengths = {other.amount for other in known if other.kind == DURATION and other.unit == "time"}
-    times = [(value, value.amount) for value in values if value.kind == TIME and isinstance(value.amount, float)]
-    return chosen | {
-        value.start
-        for (one, mine), (two, its) in combinations(times, 2)
-        if one.sentence == two.sentence and lengths & {abs(mine - its), DAY_MINUTES - abs(mine - its)}
-        for value in (one, two)
-    }
 
 
 def first_number(text: str) -> float | None:

@@ -20,12 +20,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import combinations
 
-from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, find_examples, first_number, is_total
+from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, first_number
 from critic.support.date_reader import (
     CLOCK,
     CODE,
     DAY,
+    DAY_MINUTES,
     DURATION,
     MONEY,
     PLAIN,
@@ -44,6 +46,12 @@ _POUNDS = {"pound", "sterling"}  # of money, if the context says so
 UNSUPPORTED = frozenset({DIFFERENT, ABSENT})
 CALENDAR_DAYS = 30.44 * 24 * 60  # minutes of a month
 _SEASONS = {"spring": (3, 4, 5), "summer": (6, 7, 8), "autumn": (9, 10, 11), "winter": (12, 1, 2)}  # months
+_EXAMPLE = re.compile(
+    r"\b(?:(?:some|any)(?:one|body)|an? (?:child|person|adult|patient|boy|girl|man|woman|employee|visitor|member|"
+    r"item|claim|order|purchase|bill|contract))"
+    r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
+    re.IGNORECASE,
+)
 ALIKE = 0.6  # of the letters of two names
 ABOUT, MONTH_TOLERANCE, DATA_TOLERANCE = 0.1, 0.09, 0.05  # two months are eight weeks, 2 GB 2,048 MB
 MANY = 100  # an approximation of a smaller count needs a word in common
@@ -92,13 +100,13 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
         for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
             initials = "".join(re.findall(r"\b[A-Z]", run.group()))
             spelled |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
-    allowed = find_examples(answer, [pair.value for pair in found], known)
+    allowed = _find_examples(answer, [pair.value for pair in found], known)
     converted = {one.value.sentence for one in found if one.relation == COMPUTED and arithmetic.converts(one.value)}
     allowed |= {value.start for value in values if value.kind == DURATION and value.sentence in converted}  # a year
     return [
         replace(pair, relation=COMPUTED)
         if pair.is_unsupported
-        and (is_total(pair.value, parts) or pair.value.start in (spelled if pair.value.kind == TITLE else allowed))
+        and (_is_total(pair.value, parts) or pair.value.start in (spelled if pair.value.kind == TITLE else allowed))
         else pair
         for pair in found
     ]
@@ -151,6 +159,35 @@ def _compare(
     if not rivals and value.kind == DURATION and arithmetic.may_be_between(value):
         return None
     return Pair(value, DIFFERENT if rivals else ABSENT, closest, shares_head)
+
+
+def _is_total(value: Value, parts: Sequence[Value]) -> bool:
+    """Whether a value is the sum of parts that the answer gives, as in "20 weeks: twelve paid and eight unpaid"."""
+    alike = [part for part in parts if part.kind in (value.kind, PLAIN) and part.name in ("", value.name)]
+    numbers = [first_number(part.text) for part in alike]
+    return len(numbers) > 1 and None not in numbers and sum(filter(None, numbers)) == first_number(value.text)
+
+
+def _find_examples(answer: str, values: Sequence[Value], known: Sequence[Value]) -> set[int]:
+    """Finds values that an answer chose as an example.
+
+    They follow "for example", are the age or the weight of some person, as in "a child of ten", or are two times that
+    are a duration of the context apart, as in "applied at 8:00, dry at 8:25".
+
+    Returns:
+        Their first characters.
+    """
+    persons = {found.end() for found in _EXAMPLE.finditer(answer)}
+    ages = {value.start for value in values if answer.startswith(("-old", " old"), value.end)}
+    chosen = ages | {value.start for value in values if value.start in persons}
+    lengths = {other.amount for other in known if other.kind == DURATION and other.unit == "time"}
+    times = [(value, value.amount) for value in values if value.kind == TIME and isinstance(value.amount, float)]
+    return chosen | {
+        value.start
+        for (one, mine), (two, its) in combinations(times, 2)
+        if one.sentence == two.sentence and lengths & {abs(mine - its), DAY_MINUTES - abs(mine - its)}
+        for value in (one, two)
+    }
 
 
 def _occurs(value: Value, text: str) -> bool:
