@@ -229,18 +229,14 @@ def evaluate(begin: str, folder: Path, *given: str) -> None:
     evaluate_here("benchmark=begin", "verbose=true", f"benchmark.path={begin}", f"run_dir={folder}", *given)
 
 
-def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(
-    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(begin, trained, tmp_path, capsys):
     kept = json.loads((trained / "hf" / "faithkit.json").read_text())["origin"]["baselines"]["word_overlap"]
     assert kept["num_rows"] == 60 and 0 <= kept["macro_f1"] <= 1.1
     evaluate(begin, tmp_path / "a", f"checkpoint={trained}")
     assert "60 validation rows of the training" in " ".join(capsys.readouterr().out.split())
 
 
-def test_named_rows_fit_every_baseline_and_the_model_itself(
-    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_named_rows_fit_every_baseline_and_the_model_itself(begin, trained, tmp_path, capsys) -> None:
     folder, fit_on = tmp_path / "run", f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: validation}}]"
     evaluate(begin, folder, f"checkpoint={trained}", fit_on)
     shown, found = capsys.readouterr(), metrics_of(folder)

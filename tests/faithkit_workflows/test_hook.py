@@ -61,9 +61,7 @@ def test_the_hook_stops_an_answer_that_the_tools_do_not_support(by: str, tmp_pat
     assert '"All tests pass" (unsupported addition, action): the call Bash shows a failure' in done.stderr
 
 
-def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(
-    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(by, tmp_path, monkeypatch, capsys) -> None:
     def ask(asked: dict[str, Any]) -> int:
         monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
         return hook.main(["--checkpoint", by])

@@ -33,9 +33,7 @@ def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(params=["folder", "server"])
-def detector(
-    request: pytest.FixtureRequest, language_models: dict[str, Path], tmp_path: Path, no_account: None
-) -> Iterator[str]:
+def detector(request, language_models, tmp_path, no_account) -> Iterator[str]:
     """A judge as a user writes it behind `detector=`."""
     if request.param == "folder":
         yield str(language_models["llama"])
@@ -76,9 +74,7 @@ def test_it_chooses_among_the_answers_of_other_models_and_judges_responses(detec
     assert found["test/wow/critic_rate"] == found["test/wow/critic_2_rate"]
 
 
-def test_it_stands_beside_each_answer_of_a_talk(
-    detector: str, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_stands_beside_each_answer_of_a_talk(detector, tiny_llama, monkeypatch, capsys) -> None:
     lines = iter(["The river is long.", "", "Is it?"])
     monkeypatch.setattr("builtins.input", lambda prompt="": next(lines, "/quit"))
     options = [f"checkpoint={tiny_llama}", f"detector={detector}", "decoding=greedy", "decoding.max_new_tokens=5"]
@@ -121,9 +117,7 @@ def gold_parts(example: Example) -> list[str]:
     return [example.response[span.start : span.end] for span in example.spans or ()]
 
 
-def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
-    rows: dict[str, Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(rows, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("KEY", "none")
     hallucinated = [e for e in rows.values() if e.label == HALLUCINATED]
     unread, shouted, invented = hallucinated[:3]
@@ -166,9 +160,7 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
 
 
 @pytest.mark.slow
-def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too(
-    language_models: dict[str, Path], rows: dict[str, Example], tmp_path: Path
-) -> None:
+def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too(language_models, rows, tmp_path):
     small = ("benchmark=ragtruth", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0")
     llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
     evaluate_here(

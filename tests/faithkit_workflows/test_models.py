@@ -103,9 +103,7 @@ def test_other_names_are_left_to_loading(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["flan-t5-small", "minilm", "spacy-sm", "punkt"])
-def test_local_weights_that_are_no_detector_are_refused_before_the_download(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_weights_that_are_no_detector_are_refused_before_the_download(name, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path))
     (error,) = check_checkpoint("checkpoint", name, *DETECTORS)
     assert f"checkpoint={name} is no detector" in error.problem

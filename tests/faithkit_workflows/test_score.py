@@ -51,9 +51,7 @@ def score_here(*overrides: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_rows_come_back_as_they_were_with_a_verdict_each(
-    kind: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_come_back_as_they_were_with_a_verdict_each(kind, trained, tmp_path, capsys) -> None:
     rows = [{"source": k, "model": "a" if i else "b", "answer": r} for i, (k, r) in enumerate(TEXTS)]
     path = tmp_path / f"rows.{kind}"
     if kind == "csv":
@@ -72,9 +70,7 @@ def test_rows_come_back_as_they_were_with_a_verdict_each(
     assert "hallucinated" in shown and " all " in shown and " a " in shown and str(output) in shown
 
 
-def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(trained, tmp_path, capsys) -> None:
     path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
     run, output = tmp_path / "run", tmp_path / "run" / "rows.scored.csv"
     score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={run}", "abstain_at=1")
@@ -185,9 +181,7 @@ def scored(table: Path, checkpoint: Path | str, run: Path, *overrides: str) -> l
 
 
 @pytest.mark.parametrize(("kind", "run"), [(Critic, "trained"), (Tagger, "trained_tagger")])
-def test_a_detector_calls_as_in_python(
-    kind: Any, run: str, table: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_detector_calls_as_in_python(kind, run, table, tmp_path, request) -> None:
     checkpoint = request.getfixturevalue(run)
     stored = scored(table, checkpoint, tmp_path / "stored")
     cut = sorted(float(str(row["score"])) for row in stored)[1]
@@ -205,9 +199,7 @@ def test_a_detector_calls_as_in_python(
         score_here(*again)
 
 
-def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(
-    table: Path, language_models: dict[str, Path], trained: Path, tmp_path: Path
-) -> None:
+def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(table, language_models, trained, tmp_path) -> None:
     model = language_models["llama"]
     assert {row["label"] for row in scored(table, model, tmp_path / "0", "threshold=0")} == {"hallucinated"}
     assert {row["label"] for row in scored(table, model, tmp_path / "1", "threshold=1")} == {"faithful"}
@@ -247,9 +239,7 @@ def evaluate(files: tuple[Path, Path], run: Path, by: str) -> dict[str, Any]:
     return metrics_of(run, "test/pairs/by/")
 
 
-def test_each_value_has_the_metrics_of_its_own_rows(
-    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_value_has_the_metrics_of_its_own_rows(files, tmp_path, capsys) -> None:
     found = evaluate(files, tmp_path / "run", "[language,app.version]")
     rows, said = ([json.loads(line) for line in path.read_text().splitlines()] for path in files)
     for value, shown in {"de": "de", "fr/CH": "fr/CH", "": "(empty)"}.items():
@@ -266,18 +256,14 @@ def test_each_value_has_the_metrics_of_its_own_rows(
     assert "by language" in (tmp_path / "run" / "report.md").read_text()
 
 
-def test_of_many_values_the_most_frequent_are_told_and_the_others_counted(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_of_many_values_the_most_frequent_are_told_and_the_others_counted(files, tmp_path) -> None:
     found = evaluate(files, tmp_path / "run", "[customer]")
     sizes = {name.split("/")[1]: one["n"] for name, one in found.items() if re.match("customer/.*/accuracy", name)}
     assert len(sizes) == 21 and sum(sizes.values()) == 60
     assert sizes["many"] == 20 and sizes["the other 21 values"] == 21
 
 
-def test_the_page_can_be_filtered_by_the_columns_whatever_their_names_and_texts(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_the_page_can_be_filtered_by_the_columns_whatever_their_names_and_texts(files, tmp_path) -> None:
     evaluate(files, tmp_path / "run", "[outcome,customer]")
     page = (tmp_path / "run" / "answers.html").read_text()
     block = re.search(r'id="sets">(.*?)</script>', page, re.DOTALL)

@@ -58,9 +58,7 @@ def test_an_unsupported_answer_fails_and_junit_has_the_figures(pytester: pytest.
     assert float(marked["threshold"]) == 1 and float(marked["probability"]) > float(own["threshold"])  # the worst one
 
 
-def test_the_command_line_sets_threshold_and_detector_and_the_marker_comes_first(
-    pytester: pytest.Pytester, trained: Path
-) -> None:
+def test_the_command_line_sets_threshold_and_detector_and_the_marker_comes_first(pytester, trained) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_inprocess(*OPTIONS, "--faithkit-threshold", "1").assert_outcomes(passed=3, failed=1)
     chosen = ("--faithkit-checkpoint", str(trained), "--faithkit-threshold", "0", "--junitxml", "junit.xml")
@@ -80,9 +78,7 @@ def test_the_command_line_sets_threshold_and_detector_and_the_marker_comes_first
         ("@pytest.mark.faithful(threshold=5)", (), "threshold must be a probability"),
     ],
 )
-def test_a_wrong_setting_is_explained(
-    mark: str, options: tuple[str, ...], words: str, pytester: pytest.Pytester
-) -> None:
+def test_a_wrong_setting_is_explained(mark, options, words, pytester) -> None:
     pytester.makepyfile(f"import pytest\n\n{mark}\ndef test_it(assert_faithful):\n    assert_faithful('a', 'a')\n")
     done = pytester.runpytest_inprocess(*OPTIONS, *options)
     assert done.ret != 0 and words in done.stdout.str() + done.stderr.str()

@@ -75,9 +75,7 @@ def test_a_detector_without_scores_chooses_by_label() -> None:
 
 
 @pytest.mark.parametrize("detector", ["trained", "trained_tagger"])
-def test_critics_and_taggers_choose_the_same_in_any_batch(
-    detector: str, tiny_llama: Path, request: pytest.FixtureRequest
-) -> None:
+def test_critics_and_taggers_choose_the_same_in_any_batch(detector, tiny_llama, request) -> None:
     from faithkit_workflows.detectors.loading import load_detector
 
     judge = load_detector(str(request.getfixturevalue(detector)), precision="32-true", batch_tokens=None)

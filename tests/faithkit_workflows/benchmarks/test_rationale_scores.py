@@ -73,9 +73,7 @@ def example(**changes: Any) -> Example:
     return Example(**{**values, **changes})
 
 
-def test_the_datasets_own_judgements_score_best(
-    halludial: str, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_datasets_own_judgements_score_best(halludial, tiny_bert, tmp_path, capsys) -> None:
     examples = read_benchmark({**BLOCK, "path": halludial}).examples
     rows = [{"id": one.id, "label": one.label, "text": one.target} for one in examples]
     rows[0] |= {"label": UNPARSED, "text": "I cannot tell what this is."}
@@ -126,8 +124,6 @@ def test_rows_that_lack_a_side_are_counted() -> None:
         ({"target": "Yes, all of it."}, None),
     ],
 )
-def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes(
-    changes: dict[str, Any], gold: list[tuple[int, int]] | None
-) -> None:
+def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes(changes, gold) -> None:
     (found,), _ = read_rationales([example(**changes)], {"1": Prediction(id="1", label=FAITHFUL, text="No, it is so.")})
     assert (None if found.gold is None else [(span.start, span.end) for span in found.gold]) == gold

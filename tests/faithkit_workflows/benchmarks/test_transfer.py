@@ -116,9 +116,7 @@ def test_a_given_critic_calls_by_its_threshold_and_the_caption_says_what_chose_i
 
 
 @pytest.mark.slow
-def test_a_transfer_interrupted_in_a_training_goes_on_to_the_same_table(
-    whole: Path, training: list[str], tmp_path: Path
-) -> None:
+def test_a_transfer_interrupted_in_a_training_goes_on_to_the_same_table(whole, training, tmp_path) -> None:
     folder = tmp_path / "run"
     arguments = command("evaluate.py", *ALONE, f"run_dir={folder}", "num_resamples=20", *training)
     process = subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)

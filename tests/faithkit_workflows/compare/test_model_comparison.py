@@ -79,9 +79,7 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert "word overlap" in (shown := capsys.readouterr().out) and found.lines[0] in shown and PAGE in shown
 
 
-def test_rows_that_models_disagree_on_are_labelled_and_given_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path, capsys) -> None:
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
@@ -103,9 +101,7 @@ texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filt
 
 
 @given(passages=st.lists(texts, min_size=1, max_size=3, unique=True), question=texts, answer=texts)
-def test_rows_to_label_keep_every_text(
-    passages: list[str], question: str, answer: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_rows_to_label_keep_every_text(passages, question, answer, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("texts")
     texts = {"knowledge": "\n\n".join(passages), "response": answer, "history": alternate([question])}
     row = Example(id="a:1", source="own rows", split="all", group="g", **texts, meta={PASSAGES: tuple(passages)})

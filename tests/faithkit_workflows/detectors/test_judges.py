@@ -68,9 +68,7 @@ def with_training(
     return folder
 
 
-def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
-    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_judge_stands_beside_its_error_and_its_corrected_rate(trained, audit, wow, answers, tmp_path, capsys):
     judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
     found = judged(tmp_path / "run", wow, answers, judges, f"benchmark.critic={trained}", audit=audit)
     shown = " ".join(capsys.readouterr().out.split())
@@ -88,9 +86,7 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     assert "against people's labels" not in shown, "the terminal has the rates alone"
 
 
-def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
-    trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(trained, wow, answers, tmp_path, capsys) -> None:
     found = judged(tmp_path / "run", wow, answers, "verbose=true", f"benchmark.critic={trained}")
     assert not any("corrected" in name for name in found)
     assert "no rate is corrected" in capsys.readouterr().out
@@ -116,9 +112,7 @@ def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path
     assert free is not None and len(free.rows) == len(every.rows)
 
 
-def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
-    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(trained, audit, wow, answers, tmp_path, capsys):
     every = read_labelled({"critic": str(trained), "judge_labels": [{"dataset": "audit", "path": audit}]})
     assert every is not None
     half = [replace(row, id=row.id.partition("/")[2]) for row in every.rows[: len(every.rows) // 2]]
@@ -134,9 +128,7 @@ def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
     assert "by judge 3" in shown, "what each judge has seen of the judged turns is told too"
 
 
-def test_an_nli_model_judges_by_entailment(
-    wow: str, audit: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_nli_model_judges_by_entailment(wow, audit, answers, tmp_path, capsys) -> None:
     nli = write_nli(tmp_path / "nli", positions=200)
     found = judged(tmp_path / "run", wow, answers, f"benchmark.judges=['nli:{nli}']", "verbose=true", audit=audit)
     shown = " ".join(capsys.readouterr().out.split())

@@ -318,9 +318,7 @@ def test_a_vllm_server_gets_the_variables_of_the_template_and_others_cannot_read
         ("minichek-roberta-large", "did you mean minicheck-roberta-large"),
     ],
 )
-def test_a_mistake_says_what_to_type(
-    checkpoint: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_says_what_to_type(checkpoint, words, tmp_path, monkeypatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -117,9 +117,7 @@ def test_a_multilingual_model_scores_a_table_without_a_note(multilingual: str, t
         assert first in page, "before the first mark"
 
 
-def test_a_table_gets_the_column_and_one_note(
-    write_multilingual: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_gets_the_column_and_one_note(write_multilingual, tmp_path, capsys) -> None:
     english = str(write_multilingual("ragtruth"))
     scored, page = score(english, tmp_path)
     note = "4 of 5 rows (80.0%) are in a language that the detector does not read: de 1, zh 1, ar 1, hi 1; it reads en"
@@ -149,9 +147,7 @@ def test_python_and_adapters_warn_stop_or_are_quiet(write_multilingual: Any, cap
 
 
 @pytest.mark.parametrize("on_language", ["warn", "stop", "ignore"])
-def test_the_service_adds_the_language_or_refuses_the_row(
-    on_language: str, write_multilingual: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_service_adds_the_language_or_refuses_the_row(on_language, write_multilingual, caplog) -> None:
     config = {"threshold": None, "precision": "32-true", "labels": None, "on_language": on_language}
     model = ServedModel("tiny", str(write_multilingual("ragtruth")), config)
     model.load()

@@ -50,9 +50,7 @@ def run(path: Path, predictions: Path, *overrides: str) -> dict:
     return json.loads((path / "metrics.json").read_text())
 
 
-def test_every_domain_has_metrics_and_baselines_of_other_domains(
-    predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_domain_has_metrics_and_baselines_of_other_domains(predictions, tmp_path, capsys) -> None:
     found = run(tmp_path / "run", predictions)
     metrics, facts = found["metrics"], found["meta"]["test_sets"]
     for name in ("xsum", "snli", "conjnli", "mean"):
@@ -81,9 +79,7 @@ def test_every_domain_has_metrics_and_baselines_of_other_domains(
 
 
 @pytest.mark.parametrize(("part", "corpora"), [(DEV, "files"), (HELD, "files"), (HELD, "embedded")])
-def test_accesses_to_held_out_rows_of_files_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, corpora: str
-) -> None:
+def test_accesses_to_held_out_rows_of_files_are_counted(tmp_path, capsys, part, corpora) -> None:
     path = corpora if corpora == "embedded" else str(write_corpora(tmp_path / corpora))
     options = (f"benchmark.path={path}", SETS)
     given, before = score_all(tmp_path / "all.jsonl", *options), count_test_accesses()
@@ -174,9 +170,7 @@ def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() 
         ([1, 0], [0.9, 0.9], (0.5, 0.5, 0.5, 0.5, 1.0)),  # rows of equal confidence are judged together
     ],
 )
-def test_accuracy_is_measured_over_the_most_confident_rows(
-    gold: list[int], scores: list[float], expected: tuple[float, ...]
-) -> None:
+def test_accuracy_is_measured_over_the_most_confident_rows(gold, scores, expected) -> None:
     called = np.array([score > 0.5 for score in scores], np.int8)
     groups = Groups.of(map(str, range(len(gold))))
     outcomes = Outcomes(gold=np.array(gold, np.int8), called=called, scores=np.array(scores), groups=groups)

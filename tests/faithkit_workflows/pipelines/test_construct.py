@@ -175,9 +175,7 @@ def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, 
 
 
 @pytest.mark.parametrize("change", ["labels", "weights"])
-def test_another_meaning_or_training_of_a_detector_annotates_again_and_asks_for_no_reply(
-    change: str, tmp_path: Path
-) -> None:
+def test_another_meaning_or_training_of_a_detector_annotates_again_and_asks_for_no_reply(change, tmp_path) -> None:
     critic = write_critic(tmp_path / "critic", *(("LABEL_0", "LABEL_1") if change == "labels" else ()))
     again = []
     with server() as served:
@@ -209,9 +207,7 @@ def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: 
             resume(tmp_path / "run", "pipeline=rag")
 
 
-def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(tmp_path, capsys) -> None:
     with server() as served:
         given = overrides(served, tmp_path / "run", "limit=40", "dry_run=true", "engine.price=[1,2]")
         construct_here(*given)

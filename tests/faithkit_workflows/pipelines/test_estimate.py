@@ -65,9 +65,7 @@ def fill(path: Path, truth: tuple[np.ndarray, np.ndarray]) -> int:
     return len(empty)
 
 
-def test_waves_of_labels_bring_the_rate_to_the_truth(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waves_of_labels_bring_the_rate_to_the_truth(tmp_path, predictions, truth, capsys) -> None:
     found = estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
     assert set(found) == {"rate_detector"} and found["rate_detector"]["low"] > truth[0].mean() + 0.1
     labels = tmp_path / "first" / "label_next.csv"
@@ -89,9 +87,7 @@ def test_waves_of_labels_bring_the_rate_to_the_truth(
     assert last["high"] - last["low"] < first["high"] - first["low"]
 
 
-def test_labels_count_by_their_recorded_probability_whatever_detector_is_corrected(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_labels_count_by_their_recorded_probability_whatever_detector_is_corrected(tmp_path, predictions, truth):
     estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
     labels = tmp_path / "first" / "label_next.csv"
     fill(labels, truth)
@@ -115,9 +111,7 @@ def test_labels_count_by_their_recorded_probability_whatever_detector_is_correct
             estimate(tmp_path / "mixed", predictions, f"pipeline.labels={mixed}")
 
 
-def test_a_wave_is_finished_before_the_next_is_drawn(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_a_wave_is_finished_before_the_next_is_drawn(tmp_path, predictions, truth) -> None:
     def part(wave: str, count: int) -> str:
         """The labels of a wave, some of its new rows left empty."""
         rows = rows_of(tmp_path / wave / "label_next.csv")
@@ -165,9 +159,7 @@ def test_the_dataset_gives_groups_parts_and_texts(tmp_path: Path) -> None:
         estimate(tmp_path / "other", path, *given)
 
 
-def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(tmp_path, predictions, truth) -> None:
     more = [{"id": "x", "label": 1}, {"id": "r1", "label": ""}, {"id": "r0", "label": int(truth[0][0])}]
     given = [{"id": f"r{row}", "label": int(truth[0][row])} for row in range(0, 800, 13)]
     labels = write(tmp_path / "labels.csv", [*given, *more])

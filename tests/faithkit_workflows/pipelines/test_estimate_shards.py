@@ -89,9 +89,7 @@ CHANGES = [{}, {"columns": {"group": None}}, SCORED, {"with_gaps": True}, {"with
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-def test_the_rates_are_those_of_one_file(
-    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rates_are_those_of_one_file(changes, tmp_path, monkeypatch) -> None:
     changes = dict(changes)
     rows = sample(changes.pop("with_gaps", False))
     monkeypatch.setattr(verdict_tables, "BATCH", changes.pop("batch", 10_000))
@@ -114,9 +112,7 @@ def test_the_rarest_values_count_together(tmp_path: Path, capsys: pytest.Capture
     assert sum(called[1:]) == pytest.approx(called[0]) == sum(row["label"] == "hallucinated" for row in rows)
 
 
-def test_the_command_shows_shares_without_labels_and_rates_with_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_shares_without_labels_and_rates_with_them(tmp_path, capsys) -> None:
     rows = sample()
     data = write_shards(tmp_path / "scored", rows)
     given = ["pipeline=estimate", f"pipeline.predictions={data}", "pipeline.by=language", "pipeline.num_resamples=50"]
@@ -147,9 +143,7 @@ def test_the_command_shows_shares_without_labels_and_rates_with_them(
     ],
     ids=str,
 )
-def test_columns_that_do_not_fit_are_refused_with_their_shard(
-    change: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_columns_that_do_not_fit_are_refused_with_their_shard(change, words, tmp_path) -> None:
     rows = sample()
     labels = write(tmp_path / "l.csv", [{"id": "en", "label": 1}])
     with pytest.raises(UserError) as caught:

@@ -50,9 +50,7 @@ def test_rows_need_no_response_and_keep_their_columns(finished: Path) -> None:
     assert any(table["response"].to_pylist())
 
 
-def test_a_detector_chooses_and_its_share_is_reported(
-    finished: Path, tiny_llama: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_detector_chooses_and_its_share_is_reported(finished, tiny_llama, trained, tmp_path, capsys) -> None:
     answer(finished / "data", tmp_path / "out", tiny_llama, "best_of=3", f"detector={trained}")
     table = pq.read_table(tmp_path / "out")
     assert table.column_names[3:] == ["response", "label", "probability", "spans"]

@@ -32,9 +32,7 @@ def served(file: Path, server: ChatServer, **others: object) -> Path:
     return file
 
 
-def test_a_judge_of_this_machine_judges_shards_as_it_judges_a_file(
-    language_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_judge_of_this_machine_judges_shards_as_it_judges_a_file(language_models, tmp_path) -> None:
     from faithkit_workflows import score as single
 
     data = write_shards(tmp_path / "data", number=2, num_rows=4)
@@ -72,9 +70,7 @@ def test_a_prompt_that_has_changed_is_another_model(server: ChatServer, tmp_path
     assert identify_model(str(file)) != before
 
 
-def test_a_path_that_workers_would_not_find_is_refused(
-    server: ChatServer, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_workers_would_not_find_is_refused(server, trained, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(trained.parent)
     file = served(tmp_path / "cascade.yaml", server, checkpoint=trained.name, cascade={"band": [0.2, 0.8]})
     config = plain_config("score", f"path={tmp_path}", f"checkpoint={file}", "engine=ray", f"out={tmp_path}-out")

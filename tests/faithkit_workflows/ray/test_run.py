@@ -27,9 +27,7 @@ def plain(file: Path, output: Path, checkpoint: Path, run_dir: Path) -> bytes:
     return output.read_bytes()
 
 
-def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(
-    finished: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(finished, trained, tmp_path) -> None:
     found = scored(finished / "out")
     assert list(found) == ["part-00.parquet", "part-01.parquet", "part-02.parquet"]
     for number, (name, content) in enumerate(found.items()):
@@ -44,9 +42,7 @@ def test_a_tagger_marks_the_spans_that_it_marks_in_a_single_file(trained_tagger:
     assert scored(tmp_path / "out") == {"a.parquet": alone}
 
 
-def test_a_second_launch_reads_no_shard_again_and_scores_those_that_are_new(
-    finished: Path, copied: Path, trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_launch_reads_no_shard_again_and_scores_those_that_are_new(finished, copied, trained, capsys) -> None:
     data = finished / "data"
     score(data, copied, trained, run=untouched)
     assert "3 are scored already, 0 are left" in capsys.readouterr().out
@@ -76,9 +72,7 @@ def test_shards_may_be_named_by_a_glob_or_lie_in_an_archive(trained: Path, tmp_p
     assert scored(tmp_path / "zip") == scored(tmp_path / "glob")
 
 
-def test_shards_keep_their_folders_and_hidden_files_are_left_out(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_keep_their_folders_and_hidden_files_are_left_out(trained, tmp_path, capsys) -> None:
     data = tmp_path / "data"
     for name in ("day=1/a.csv", "day=2/a.csv"):
         (data / name).parent.mkdir(parents=True)
@@ -91,9 +85,7 @@ def test_shards_keep_their_folders_and_hidden_files_are_left_out(
     assert "left out: README.md\n" in capsys.readouterr().out
 
 
-def test_bad_rows_are_put_aside_with_their_shard_and_line(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_rows_are_put_aside_with_their_shard_and_line(trained, tmp_path, capsys) -> None:
     path = write_jsonl(tmp_path / "data" / "a.jsonl", rows(2, 0))
     path.write_text(f"{path.read_text()}no json\n" + json.dumps({"knowledge": "k", "response": "", "model": "b"}))
     score(path.parent, tmp_path / "out", trained)
@@ -104,9 +96,7 @@ def test_bad_rows_are_put_aside_with_their_shard_and_line(
     assert labels[2:] == [None] and None not in labels[:2], "a row that could be read stays, without a verdict"
 
 
-def test_the_share_is_shown_by_column_over_all_shards(
-    finished: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_share_is_shown_by_column_over_all_shards(finished, trained, tmp_path, capsys) -> None:
     score(finished / "data", tmp_path / "out", trained, "by=model")
     table = pq.read_table(tmp_path / "out").to_pylist()
     shown = capsys.readouterr().out
@@ -138,9 +128,7 @@ def test_an_interrupted_launch_goes_on_to_the_same_folder(finished: Path, traine
         ('{"knowledge": "", "response": "r", "model": "a"}\n', "no row can be used"),
     ],
 )
-def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(
-    content: str, words: str, trained: Path, tmp_path: Path
-) -> None:
+def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(content, words, trained, tmp_path) -> None:
     data = write_shards(tmp_path / "data")
     bad = data / "part-01.jsonl"
     (data / "part-01.parquet").unlink()
@@ -156,9 +144,7 @@ def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(
     assert len(scored(tmp_path / "out")) == 3
 
 
-def test_a_shard_that_changes_or_vanishes_is_reported_and_nothing_is_lost(
-    finished: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_shard_that_changes_or_vanishes_is_reported_and_nothing_is_lost(finished, trained, tmp_path) -> None:
     data, out = shutil.copytree(finished / "data", tmp_path / "data"), tmp_path / "out"
     score(data, out, trained)
     first = data / "part-00.jsonl"

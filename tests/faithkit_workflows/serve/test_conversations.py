@@ -1,7 +1,6 @@
 """Conversations sent to /v1/check: the verdicts of `check(messages=...)`, or a refusal that names the message."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +30,7 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 
 
-def test_each_turn_gets_the_verdict_of_check_with_the_tool_of_its_evidence(
-    server: RunningServer, default_file: Path
-) -> None:
+def test_each_turn_gets_the_verdict_of_check_with_the_tool_of_its_evidence(server, default_file) -> None:
     status, _, reply = server.reply(CHECK, {"messages": MESSAGES})
     expected = check(messages=MESSAGES, by=f"default:{default_file}")
     assert status == 200 and reply["model"] == "tiny"

@@ -105,9 +105,7 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         ("/v1/jobs/unknown", None, "unknown_job", "id"),
     ],
 )
-def test_each_refusal_names_what_is_wrong(
-    server: RunningServer, path: str, body: Any, code: str, field: str | None
-) -> None:
+def test_each_refusal_names_what_is_wrong(server, path, body, code, field) -> None:
     status, headers, reply = server.reply(path, body)
     error = reply["error"]
     assert (status, error["code"], error["field"]) == (STATUSES[code], code, field)

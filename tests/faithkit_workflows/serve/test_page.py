@@ -1,7 +1,6 @@
 """The page in a browser: an example, the threshold, a problem, a phone."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -107,9 +106,7 @@ def test_texts_are_shown_as_text_and_problems_are_explained(browser: Browser, se
 
 
 @pytest.mark.parametrize("name", ["context", "answer"])
-def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(
-    browser: Browser, server: RunningServer, name: str
-) -> None:
+def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(browser, server, name) -> None:
     browser.open(server.url)
     browser.click("#examples button")
     wait(browser, "!document.querySelector('#result').hidden")
@@ -124,9 +121,7 @@ def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_is_cut_and_no_other_address_is_called(
-    browser: Browser, server: RunningServer, width: int, tmp_path: Path
-) -> None:
+def test_nothing_is_cut_and_no_other_address_is_called(browser, server, width, tmp_path) -> None:
     browser.window(width, 800, dark=True)
     browser.open(server.url)
     browser.click("#examples button", 1)

@@ -39,9 +39,7 @@ def as_row(example: Example) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("model", ["tiny", "critic"])
-def test_64_clients_get_the_digits_of_score(
-    server: RunningServer, default_file: Path, trained: Path, answers: Sequence[Example], model: str
-) -> None:
+def test_64_clients_get_the_digits_of_score(server, default_file, trained, answers, model) -> None:
     expected = predict(f"default:{default_file}" if model == "tiny" else str(trained), answers)
     places = [place for place in range(len(answers)) for _ in range(2)]
     with ThreadPoolExecutor(64) as pool:

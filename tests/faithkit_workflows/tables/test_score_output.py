@@ -80,9 +80,7 @@ def test_another_file_is_not_replaced(table: Path, trained: Path, tmp_path: Path
     assert other.read_text() == "mine" and not (tmp_path / "run").exists()
 
 
-def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(
-    table: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(table, trained, tmp_path) -> None:
     run, output = tmp_path / "run", tmp_path / "new folder" / "out.csv"
     score_here(f"path={table}", f"checkpoint={trained}", f"run_dir={run}", f"output='{output}'")
     whole = output.read_bytes()
@@ -102,9 +100,7 @@ def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(
         resume_here(run, f"output={table}")
 
 
-def test_a_file_that_came_while_rows_were_judged_stays(
-    table: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_came_while_rows_were_judged_stays(table, trained, tmp_path, monkeypatch) -> None:
     output, load = tmp_path / "out.csv", detectors.load_checkpoint
 
     def slow(config: object) -> object:
@@ -120,9 +116,7 @@ def test_a_file_that_came_while_rows_were_judged_stays(
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "parquet"])
-def test_a_table_that_was_scored_is_scored_again_and_again(
-    suffix: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_that_was_scored_is_scored_again_and_again(suffix, trained, tmp_path, capsys) -> None:
     files = [tmp_path / "0.jsonl"]
     files[0].write_text("".join(json.dumps({"knowledge": k, "response": r}) + "\n" for k, r in TEXTS))
     for number in (1, 2, 3):

@@ -103,9 +103,7 @@ def test_a_table_without_labels_gets_marks_a_page_and_the_command_that_labels_ro
     assert len(failures) == 3 and all('unsupported: "' in one.get("message", "") for one in failures)
 
 
-def test_labels_give_the_error_rate_and_never_a_verdict(
-    table: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_give_the_error_rate_and_never_a_verdict(table, trained, tmp_path, capsys) -> None:
     run = tmp_path / "run"
     score_here(f"path={table}", f"checkpoint={trained}", f"run_dir={run}", "threshold=0")
     shown = " ".join(capsys.readouterr().out.split())
@@ -119,9 +117,7 @@ def test_labels_give_the_error_rate_and_never_a_verdict(
     assert "By the 3 labels in the column supported" in capsys.readouterr().out, "and not the label of the verdict"
 
 
-def test_a_share_over_the_limit_ends_with_exit_code_1(
-    table: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_share_over_the_limit_ends_with_exit_code_1(table, trained, tmp_path, monkeypatch, capsys) -> None:
     given = [f"path={table}", f"checkpoint={trained}", "fail_over=0.05"]
     score_here(*given, f"run_dir={tmp_path / 'below'}", "threshold=1")
     with pytest.raises(LimitExceeded, match=r"100.0 \[29.2, 100.0\] percent .* over fail_over=0.05 \(5 percent\)"):
@@ -178,9 +174,7 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_page_and_test_cases_have_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(
-    conversations: Path,
-) -> None:
+def test_page_and_test_cases_have_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(conversations):
     page = (conversations / "answers.html").read_text()
     rows = {row["id"]: row for row in block(page, "rows-0")}
     assert {name: row["turn"] for name, row in rows.items()} == {
