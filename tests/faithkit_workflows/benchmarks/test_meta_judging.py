@@ -11,6 +11,7 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_annotations
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from tests.data_modules.official_rows import write
 from tests.faithkit.inference.server import ChatServer
 from tests.running import asking, evaluate_here, metrics_of
 
@@ -36,11 +37,6 @@ def judgements(examples: list[Example], tmp_path: Path) -> Path:
         rows.append({"id": one.id, "label": opposite if number % 3 == 0 else one.label})
         rows[-1]["text"] = wrong if number % 3 == 0 else one.target
     return write(tmp_path / "said.jsonl", rows)
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def meta(halludial: str, judgements: Path, run: Path, *options: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`faithkit compare`: several models on a user's rows, with labels, without, with some, and whatever goes wrong."""
 
-import csv
 import json
 import shlex
 from collections import Counter
@@ -29,6 +28,7 @@ from faithkit_workflows.compare.model_comparison import (
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from faithkit_workflows.settings.reporting import CompareSettings
 from tests.browser import PROGRAM, chromium
+from tests.data_modules.official_rows import write
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
 from tests.faithkit_workflows.test_score import score_here
@@ -40,15 +40,14 @@ GOOD, LENGTH, NEGATIONS = (f"{MODULE}:{name}" for name in ("good", "by_length", 
 
 def write_rows(path: Path, num_rows: int = 60, num_labels: int = 0) -> Path:
     """Rows of as many documents; every second answer is wrong, and the first ones have a label."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["context", "question", "answer", "label"])
-        for number in range(num_rows):
-            wrong = number % 2
-            label = (HALLUCINATED if wrong else FAITHFUL) if number < num_labels else ""
-            fact, answer = (f"The tower of Ort{number} is {height} metres high." for height in (90, 90 + 5 * wrong))
-            writer.writerow([f"{fact} It was built before 1900.", "How high is it?", answer, label])
-    return path
+    rows = []
+    for number in range(num_rows):
+        wrong = number % 2
+        label = (HALLUCINATED if wrong else FAITHFUL) if number < num_labels else ""
+        fact, answer = (f"The tower of Ort{number} is {height} metres high." for height in (90, 90 + 5 * wrong))
+        texts = {"context": f"{fact} It was built before 1900.", "question": "How high is it?", "answer": answer}
+        rows.append({**texts, "label": label})
+    return write(path, rows)
 
 
 def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) -> ModelComparison:

@@ -18,9 +18,8 @@ SHARES = st.floats(0, 1)
 
 def predictions_of(scores: Sequence[float], threshold: float = 0.5) -> list[Prediction]:
     labels = [HALLUCINATED if score >= threshold else FAITHFUL for score in scores]
-    return [
-        Prediction(id=str(i), label=label, score=s) for i, (s, label) in enumerate(zip(scores, labels, strict=True))
-    ]
+    pairs = zip(scores, labels, strict=True)
+    return [Prediction(id=str(i), label=label, score=score) for i, (score, label) in enumerate(pairs)]
 
 
 def rows(golds: Sequence[bool]) -> list[Example]:
@@ -82,9 +81,8 @@ def test_the_band_of_a_budget_lies_around_the_threshold() -> None:
     assert len(asked) == 9 and min(asked) < 0.3 < max(asked)  # type: ignore[type-var]
     assert all(map(choose_band_by_budget(found, 1.0).contains, found))
     equal = predictions_of([0.5] * 9)
-    assert not any(map(module.NOTHING.contains, found)) and not any(
-        map(choose_band_by_budget(equal, 0.5).contains, equal)
-    )
+    assert not any(map(module.NOTHING.contains, found))
+    assert not any(map(choose_band_by_budget(equal, 0.5).contains, equal))
 
 
 def test_the_band_of_a_precision_ends_where_the_cheap_detector_is_right_often_enough() -> None:

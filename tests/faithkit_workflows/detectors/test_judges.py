@@ -19,6 +19,7 @@ from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import Example
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judges import read_labelled
+from tests.data_modules.official_rows import write
 from tests.running import evaluate_here, metrics_of
 from tests.tiny import write_nli
 
@@ -37,12 +38,10 @@ def wow() -> str:
 def answers(wow: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Responses of which every second copies half of the knowledge."""
     block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
-    file = tmp_path_factory.mktemp("answers") / "answers.jsonl"
     examples = read_benchmark(block, labelled=False).examples
     texts = [e.knowledge[: len(e.knowledge) // 2] if i % 2 else "I like music!" for i, e in enumerate(examples)]
     rows = [{"id": example.id, "text": text} for example, text in zip(examples, texts, strict=True)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write(tmp_path_factory.mktemp("answers") / "answers.jsonl", rows)
 
 
 def judged(folder: Path, wow: str, answers: Path, *options: str, audit: str = "") -> dict[str, Any]:

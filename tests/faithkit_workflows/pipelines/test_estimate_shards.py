@@ -16,7 +16,7 @@ from construction.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit_workflows import construct
 from faithkit_workflows.pipelines.estimate import Estimated, estimate
-from tests.faithkit_workflows.pipelines.test_estimate import write
+from tests.data_modules.official_rows import write
 from tests.running import compose, plain_config
 
 NUM_ROWS = 1500
@@ -73,8 +73,7 @@ def estimated(given: dict[str, Any]) -> Estimated:
 
 def check_equal(tmp_path: Path, rows: list[dict[str, Any]], given: dict[str, Any]) -> None:
     """Compares the rates of shards with those of a single file with all rows."""
-    file = tmp_path / "all.jsonl"
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    file = write(tmp_path / "all.jsonl", rows)
     found, wanted = estimated(given), estimated({**given, "predictions": str(file)})
     for mine, theirs in zip(found.parts, wanted.parts, strict=True):
         assert all(getattr(mine, name) == getattr(theirs, name) for name in ("name", "num_responses", "num_labels"))

@@ -9,7 +9,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
 from faithkit_workflows.settings.prediction import GenerateSettings
-from tests.faithkit_workflows.ray.data import answer, rows, untouched, write_jsonl, write_shards
+from tests.data_modules.official_rows import write
+from tests.faithkit_workflows.ray.data import answer, rows, untouched, write_shards
 from tests.running import compose, plain_config
 
 
@@ -17,7 +18,7 @@ def questions(folder: Path, number: int = 3) -> Path:
     """Writes shards of rows that have no response yet."""
     for shard in range(number):
         made = [{"knowledge": r["knowledge"], "question": f"{r['response']}?", "day": shard} for r in rows(5, shard)]
-        write_jsonl(folder / f"part-{shard}.jsonl", made)
+        write(folder / f"part-{shard}.jsonl", made)
     return folder
 
 

@@ -15,7 +15,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.signals import Interrupted
 from faithkit_workflows.ray.shard_worker import ShardWorker
-from tests.faithkit_workflows.ray.data import in_process, rows, score, scored, untouched, write_jsonl, write_shards
+from tests.data_modules.official_rows import write
+from tests.faithkit_workflows.ray.data import in_process, rows, score, scored, untouched, write_shards
 from tests.running import compose
 
 
@@ -27,26 +28,24 @@ def plain(file: Path, output: Path, checkpoint: Path, run_dir: Path) -> bytes:
     return output.read_bytes()
 
 
-def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(finished, trained, tmp_path) -> None:
-    found = scored(finished / "out")
+@pytest.mark.parametrize("detector", ["trained", "trained_tagger", "llama"])
+def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(detector, request, tmp_path) -> None:
+    is_judge = detector == "llama"
+    checkpoint = request.getfixturevalue("language_models")[detector] if is_judge else request.getfixturevalue(detector)
+    data = write_shards(tmp_path / "data", num_rows=4 if is_judge else 12)
+    score(data, tmp_path / "out", checkpoint)
+    found = scored(tmp_path / "out")
     assert list(found) == ["part-00.parquet", "part-01.parquet", "part-02.parquet"]
     for number, (name, content) in enumerate(found.items()):
-        (file,) = (finished / "data").glob(f"{Path(name).stem}.*")
-        assert content == plain(file, tmp_path / name, trained, tmp_path / f"run-{number}")
-
-
-def test_a_tagger_marks_the_spans_that_it_marks_in_a_single_file(trained_tagger: Path, tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "data" / "a.jsonl", rows(6, 1)).parent
-    score(data, tmp_path / "out", trained_tagger)
-    alone = plain(data / "a.jsonl", tmp_path / "a.parquet", trained_tagger, tmp_path / "run")
-    assert scored(tmp_path / "out") == {"a.parquet": alone}
+        (file,) = data.glob(f"{Path(name).stem}.*")
+        assert content == plain(file, tmp_path / name, checkpoint, tmp_path / f"run-{number}")
 
 
 def test_a_second_launch_reads_no_shard_again_and_scores_those_that_are_new(finished, copied, trained, capsys) -> None:
     data = finished / "data"
     score(data, copied, trained, run=untouched)
     assert "3 are scored already, 0 are left" in capsys.readouterr().out
-    fourth = write_jsonl(data / "part-03.jsonl", rows(4, 9))
+    fourth = write(data / "part-03.jsonl", rows(4, 9))
     try:
         score(data, copied, trained)
     finally:
@@ -86,7 +85,7 @@ def test_shards_keep_their_folders_and_hidden_files_are_left_out(trained, tmp_pa
 
 
 def test_bad_rows_are_put_aside_with_their_shard_and_line(trained, tmp_path, capsys) -> None:
-    path = write_jsonl(tmp_path / "data" / "a.jsonl", rows(2, 0))
+    path = write(tmp_path / "data" / "a.jsonl", rows(2, 0))
     path.write_text(f"{path.read_text()}no json\n" + json.dumps({"knowledge": "k", "response": "", "model": "b"}))
     score(path.parent, tmp_path / "out", trained)
     rejects = (tmp_path / "out/_faithkit/rejects/a.jsonl.jsonl").read_text().splitlines()
@@ -139,7 +138,7 @@ def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(conten
     assert words in message and "part-01.jsonl" in message and "1 of 3 shards are not scored" in message
     assert len(message.splitlines()) <= 3 and "run the same command again" in message
     assert scored(tmp_path / "out").keys() == {"part-00.parquet", "part-02.parquet"}
-    write_jsonl(bad, rows(12, 1))
+    write(bad, rows(12, 1))
     score(data, tmp_path / "out", trained)
     assert len(scored(tmp_path / "out")) == 3
 

@@ -1,6 +1,5 @@
 """What `faithkit score` shows: worst rows, share and error rate, a page of answers, test cases, an exit code."""
 
-import json
 import shlex
 import sys
 import xml.etree.ElementTree as ET
@@ -16,8 +15,9 @@ from faithkit.records import Example, Prediction, Span
 from faithkit_workflows.tables.score_results import KeptRows, TestCases, write_answers_page
 from faithkit_workflows.tables.shares import ShareCounter
 from tests.browser import PROGRAM, chromium
+from tests.data_modules.official_rows import write
 from tests.faithkit.pages.test_page import ANY_TEXT, block
-from tests.faithkit_workflows.test_score import TEXTS, score_here, write_csv
+from tests.faithkit_workflows.test_score import TEXTS, score_here
 from tests.running import metrics_of, values_of
 
 NOT_LEGAL = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xD800]))
@@ -80,7 +80,7 @@ def test_test_cases_parse_whatever_the_texts_are(tmp_path_factory, name, respons
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     rows = [{"context": k, "answer": r, "supported": str(int(n > 0))} for n, (k, r) in enumerate(TEXTS)]
-    return write_csv(tmp_path / "z.csv", rows)
+    return write(tmp_path / "z.csv", rows)
 
 
 def test_a_table_without_labels_gets_marks_a_page_and_the_command_that_labels_rows(
@@ -169,8 +169,7 @@ CONVERSATION = [
 def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("conversations")
     rows = [{"id": name, "messages": CONVERSATION} for name in ("one", "two & three")]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    score_here(f"path={folder / 'chats.jsonl'}", "checkpoint=default", f"run_dir={folder / 'run'}")
+    score_here(f"path={write(folder / 'chats.jsonl', rows)}", "checkpoint=default", f"run_dir={folder / 'run'}")
     return folder / "run"
 
 
