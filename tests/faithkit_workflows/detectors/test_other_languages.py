@@ -107,6 +107,16 @@ def score(checkpoint: str, folder: Path, *overrides: str) -> tuple[list[dict[str
     return [json.loads(line) for line in lines], (folder / "run" / "answers.html").read_text()
 
 
+def test_a_multilingual_model_scores_a_table_without_a_note(multilingual: str, tmp_path: Path) -> None:
+    scored, page = score(multilingual, tmp_path)
+    assert all("language" not in row for row in scored) and "does not read" not in page
+    for row, (_, answer) in zip(scored, [*ROWS.values(), ENGLISH], strict=True):
+        assert row["label"] == "hallucinated" and row["spans"]
+        assert all(span["text"] == answer[span["start"] : span["end"]] for span in row["spans"])
+        first = answer[: row["spans"][0]["start"]].strip()
+        assert first in page, "before the first mark"
+
+
 def test_a_table_gets_the_column_and_one_note(write_multilingual, tmp_path, capsys) -> None:
     english = str(write_multilingual("ragtruth"))
     scored, page = score(english, tmp_path)
