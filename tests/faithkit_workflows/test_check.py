@@ -54,9 +54,7 @@ OPTIONS, KEYS, MIXED = (
 
 
 @pytest.mark.parametrize("arguments", [OPTIONS, KEYS, MIXED])
-def test_options_have_two_forms_and_json_has_the_result(
-    run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_have_two_forms_and_json_has_the_result(run, arguments, capsys) -> None:
     assert run(*arguments, "json=true", "fail=false", "question=Which?") == 0
     reason = "the closest sentence of the context"
     evidence = {"text": "The bag is red.", "start": 0, "end": 15, "passage": 1, "reason": reason}
@@ -93,16 +91,12 @@ def test_the_text_quotes_the_sentence_of_each_mark(run: Run, capsys: pytest.Capt
         (["a"], "no context is given"),
     ],
 )
-def test_a_wrong_command_is_explained(
-    run: Run, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_is_explained(run, arguments, words, capsys) -> None:
     assert run(*arguments) == 2
     assert words in capsys.readouterr().err
 
 
-def test_a_text_in_another_language_is_named_refused_or_ignored(
-    run: Run, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_text_in_another_language_is_named_refused_or_ignored(run, capsys, caplog) -> None:
     Path("de.txt").write_text("Die Tasche ist rot, und sie ist nicht neu, aber sie ist von einem Designer.")
     given = ("--context", "de.txt", "--checkpoint", MARKING, "Sie ist blau.", "--json")
     assert run(*given) == 0 and json.loads(capsys.readouterr().out)["language"] == "de"

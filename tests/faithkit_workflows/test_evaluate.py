@@ -11,10 +11,10 @@ from data_modules.embedded.layouts import written_layout
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.files.jsonl import write_jsonl
 from faithkit.runs.reading import read_run
 from faithkit_workflows.compare.comparison import compare_runs, main_metric
 from faithkit_workflows.compare.comparison_tables import conclusion_lines
+from tests.data_modules.official_rows import write
 from tests.faithkit.training.wandb_files import offline_runs, table_of
 from tests.running import evaluate_here, metrics_of, values_of
 
@@ -30,13 +30,11 @@ def dialogues(folder: Path) -> Path:
         said = {f"It flows through {number + 2} cities.": "Entailment", "I'm not sure, but it is old.": "Generic"}
         turns = [{**turn, "response": text, "BEGIN": [tag], "VRM": ["Edification"]} for text, tag in said.items()]
         rows.append({"dialog_idx": number, "utterances": turns})
-    (folder / "test.json").write_text(json.dumps(rows))
-    return folder / "test.json"
+    return write(folder / "test.json", rows)
 
 
 def responses(path: Path, texts: dict[str, str]) -> Path:
-    path.write_text("".join(json.dumps({"id": id_, "text": text}) + "\n" for id_, text in texts.items()))
-    return path
+    return write(path, [{"id": id_, "text": text} for id_, text in texts.items()])
 
 
 IDS = [f"{dialogue}:{turn}" for dialogue in range(3) for turn in range(2)]
@@ -164,7 +162,7 @@ def test_several_datasets_make_one_table(tmp_path, capsys):
             untagged = [[{**one, "BEGIN": None, "VRM": None} for one in row["utterances"]] for row in rows]
             file.write_text(json.dumps([{**r, "utterances": u} for r, u in zip(rows, untagged, strict=True)]))
         else:
-            file.write_text("".join(json.dumps(turn | {"conv": f"c{i}"}) + "\n" for i in range(4)))
+            write(file, [turn | {"conv": f"c{i}"} for i in range(4)])
             ids = [f"{file.stem}:{i}" for i in range(4)]
         said = responses(folder / "said.jsonl", dict.fromkeys(ids, "The film is an old film."))
         options += [f"benchmark.datasets.{name}.path={folder}", f"benchmark.datasets.{name}.predictions={said}"]
@@ -196,9 +194,8 @@ ROWS = ("benchmark=embedded", "benchmark.options.num_test=24")
 def predictions(tmp_path: Path) -> Path:
     """A predictions file of a tool that calls everything hallucinated."""
     examples = read_examples(Embedded(num_test=24), "test", ReadReport())
-    file = tmp_path / "given.jsonl"
-    write_jsonl(file, ({"id": example.id, "label": "hallucinated", "score": 0.9} for example in examples))
-    return file
+    rows = [{"id": example.id, "label": "hallucinated", "score": 0.9} for example in examples]
+    return write(tmp_path / "given.jsonl", rows)
 
 
 def test_metrics_and_a_sample_reach_every_logger(predictions: Path, tmp_path: Path) -> None:
@@ -229,18 +226,14 @@ def evaluate(begin: str, folder: Path, *given: str) -> None:
     evaluate_here("benchmark=begin", "verbose=true", f"benchmark.path={begin}", f"run_dir={folder}", *given)
 
 
-def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(
-    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_baseline_takes_the_threshold_of_the_rows_that_the_models_came_from(begin, trained, tmp_path, capsys):
     kept = json.loads((trained / "hf" / "faithkit.json").read_text())["origin"]["baselines"]["word_overlap"]
     assert kept["num_rows"] == 60 and 0 <= kept["macro_f1"] <= 1.1
     evaluate(begin, tmp_path / "a", f"checkpoint={trained}")
     assert "60 validation rows of the training" in " ".join(capsys.readouterr().out.split())
 
 
-def test_named_rows_fit_every_baseline_and_the_model_itself(
-    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_named_rows_fit_every_baseline_and_the_model_itself(begin, trained, tmp_path, capsys) -> None:
     folder, fit_on = tmp_path / "run", f"benchmark.fit_on=[{{dataset: begin, path: '{begin}', split: validation}}]"
     evaluate(begin, folder, f"checkpoint={trained}", fit_on)
     shown, found = capsys.readouterr(), metrics_of(folder)

@@ -51,9 +51,7 @@ def test_it_writes_a_predictions_file_in_the_datas_order(whole: Path) -> None:
     assert list(read_predictions(whole / "predictions" / "embedded-faithdial.jsonl")) == [row["id"] for row in rows]
 
 
-def test_batch_size_and_portions_change_nothing_and_the_seed_does(
-    whole: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
+def test_batch_size_and_portions_change_nothing_and_the_seed_does(whole, tiny_llama, tmp_path) -> None:
     few = [option for option in OPTIONS if "save_every" not in option]
     for name, *options in (("a", "batch_size=1"), ("b", "batch_size=7", "save_every_num_rows=100"), ("c", "seed=1")):
         generate_here(f"checkpoint={tiny_llama}", f"run_dir={tmp_path / name}", *few, *options)
@@ -61,9 +59,7 @@ def test_batch_size_and_portions_change_nothing_and_the_seed_does(
 
 
 @pytest.mark.parametrize("asked", [(), ("engine=auto",), ("engine=transformers",)])
-def test_a_resumed_run_keeps_the_engine_that_it_began_with(
-    asked: tuple[str, ...], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_keeps_the_engine_that_it_began_with(asked, whole, tmp_path, monkeypatch) -> None:
     pretend_vllm(monkeypatch)
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
@@ -87,9 +83,7 @@ def test_a_resumed_run_keeps_the_engine_that_it_began_with(
         ("tiny_llama", ["engine=transformers"], "transformers", "is set"),
     ],
 )
-def test_auto_prefers_vllm_where_it_can_run_the_model(
-    model: str, options: list[str], engine: str, reason: str, request: pytest.FixtureRequest
-) -> None:
+def test_auto_prefers_vllm_where_it_can_run_the_model(model, options, engine, reason, request) -> None:
     pretend_vllm(request.getfixturevalue("monkeypatch"))
     given = request.getfixturevalue("language_models" if model == "unmarked" else model)
     path = given["llama"] if model == "unmarked" else given
@@ -97,9 +91,7 @@ def test_auto_prefers_vllm_where_it_can_run_the_model(
     assert name == engine and reason in why
 
 
-def test_auto_is_ours_where_vllm_is_not_installed_or_finds_no_device(
-    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_ours_where_vllm_is_not_installed_or_finds_no_device(tiny_llama, monkeypatch) -> None:
     pretend_vllm(monkeypatch, unspecified=True)
     name, why = settled(f"checkpoint={tiny_llama}")
     assert name == "transformers" and "finds no device" in why
@@ -168,9 +160,7 @@ class Counting:
 @pytest.mark.parametrize(
     "change", ["an answer", "a moved line", "planted", "another model", "a context", "no checksum"]
 )
-def test_what_this_run_did_not_write_is_answered_again(
-    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_this_run_did_not_write_is_answered_again(change, tmp_path, caplog) -> None:
     path, asked, made_by = tmp_path / "a.jsonl", examples(9), "one"
     write_answers(path, asked, Counting(), chunk_size=3, made_by=made_by)
     whole, lines = path.read_bytes(), path.read_bytes().splitlines(keepends=True)

@@ -4,14 +4,11 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from critic.support.detector import FILE, hash_weights
-from critic.support.word_model import WordModel
 from faithkit import check
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, write_jsonl
@@ -19,38 +16,24 @@ from faithkit_workflows import hook
 from faithkit_workflows.check import main as check_main
 from tests.running import ROOT
 
-TRANSCRIPT = [
-    {"type": "user", "message": {"role": "user", "content": "Fix the parser."}},
-    {
-        "type": "assistant",
-        "message": {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "pytest"}}],
-        },
-    },
-    {
-        "type": "user",
-        "message": {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "t", "content": "2 failed, 14 passed"}],
-        },
-    },
-]
+
+def said(role: str, content: Any) -> dict[str, Any]:
+    return {"type": role, "message": {"role": role, "content": content}}
 
 
-@pytest.fixture(scope="module")
-def by(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The shipped detector on a tiny encoder."""
-    path = tmp_path_factory.mktemp("default") / "tiny.json"
-    replace(WordModel.read(FILE), encoder=str(tiny_bert), encoder_sha256=hash_weights(str(tiny_bert))).write(path)
-    return f"default:{path}"
+CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "pytest"}}
+RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "2 failed, 14 passed"}
+TRANSCRIPT = [said("user", "Fix the parser."), said("assistant", [CALL]), said("user", [RESULT])]
+
+
+@pytest.fixture
+def by(default_file: Path) -> str:
+    return f"default:{default_file}"
 
 
 def transcript(folder: Path, answer: str) -> Path:
-    last = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": answer}]}}
-    path = folder / "session.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*TRANSCRIPT, last]), encoding="utf-8")
-    return path
+    write_jsonl(folder / "session.jsonl", [*TRANSCRIPT, said("assistant", [{"type": "text", "text": answer}])])
+    return folder / "session.jsonl"
 
 
 def test_the_hook_stops_an_answer_that_the_tools_do_not_support(by: str, tmp_path: Path) -> None:
@@ -61,9 +44,7 @@ def test_the_hook_stops_an_answer_that_the_tools_do_not_support(by: str, tmp_pat
     assert '"All tests pass" (unsupported addition, action): the call Bash shows a failure' in done.stderr
 
 
-def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(
-    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(by, tmp_path, monkeypatch, capsys) -> None:
     def ask(asked: dict[str, Any]) -> int:
         monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
         return hook.main(["--checkpoint", by])

@@ -19,6 +19,7 @@ from faithkit_workflows.chat import main as chat
 from faithkit_workflows.detectors.loading import load_detector
 from generation.generator import Generator
 from judge.judge import Judge
+from tests.data_modules.official_rows import write
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.generation.folders import examples
 from tests.model_folders import with_places
@@ -33,9 +34,7 @@ def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(params=["folder", "server"])
-def detector(
-    request: pytest.FixtureRequest, language_models: dict[str, Path], tmp_path: Path, no_account: None
-) -> Iterator[str]:
+def detector(request, language_models, tmp_path, no_account) -> Iterator[str]:
     """A judge as a user writes it behind `detector=`."""
     if request.param == "folder":
         yield str(language_models["llama"])
@@ -64,21 +63,16 @@ def test_it_chooses_among_the_answers_of_other_models_and_judges_responses(detec
     evaluate_here(*options, f"run_dir={tmp_path / 'suppressed'}")
     assert any("fewest/hallucination_rate" in name for name in values_of(tmp_path / "suppressed"))
     options = ["benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", "benchmark.bert_score.encoder=null"]
-    answers = tmp_path / "answers.jsonl"
-    from data_modules.build import read_benchmark
-
     block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
     written = [{"id": one.id, "text": "It is long."} for one in read_benchmark(block, labelled=False).examples]
-    answers.write_text("".join(json.dumps(row) + "\n" for row in written))
+    answers = write(tmp_path / "answers.jsonl", written)
     judged = [f"benchmark.judges=['{detector}']", f"benchmark.critic={detector}", f"predictions={answers}"]
     evaluate_here(*options, *judged, f"run_dir={tmp_path / 'judged'}")
     found = values_of(tmp_path / "judged")
     assert found["test/wow/critic_rate"] == found["test/wow/critic_2_rate"]
 
 
-def test_it_stands_beside_each_answer_of_a_talk(
-    detector: str, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_stands_beside_each_answer_of_a_talk(detector, tiny_llama, monkeypatch, capsys) -> None:
     lines = iter(["The river is long.", "", "Is it?"])
     monkeypatch.setattr("builtins.input", lambda prompt="": next(lines, "/quit"))
     options = [f"checkpoint={tiny_llama}", f"detector={detector}", "decoding=greedy", "decoding.max_new_tokens=5"]
@@ -121,9 +115,7 @@ def gold_parts(example: Example) -> list[str]:
     return [example.response[span.start : span.end] for span in example.spans or ()]
 
 
-def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
-    rows: dict[str, Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(rows, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("KEY", "none")
     hallucinated = [e for e in rows.values() if e.label == HALLUCINATED]
     unread, shouted, invented = hallucinated[:3]
@@ -166,15 +158,11 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
 
 
 @pytest.mark.slow
-def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too(
-    language_models: dict[str, Path], rows: dict[str, Example], tmp_path: Path
-) -> None:
+def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too(language_models, rows, tmp_path):
     small = ("benchmark=ragtruth", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0")
     llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
-    evaluate_here(
-        *small, "engine=transformers", f"engine.model={llama}", "judge.ask=spans",
-        "judge.max_new_tokens=8", "engine.cache=null", f"run_dir={tmp_path / 'zero'}",
-    )  # fmt: skip
+    engine = ("engine=transformers", f"engine.model={llama}", "engine.cache=null")
+    evaluate_here(*small, *engine, "judge.ask=spans", "judge.max_new_tokens=8", f"run_dir={tmp_path / 'zero'}")
     train_here(
         "model=judge_lora", "model.ask=spans", "data=ragtruth", f"model.weights={llama}", "model.max_length=4000",
         "model.batch_size=4", "data.embedded_rows={train: 16, validation: 12, test: 12}", "trainer=cpu", "logger=none",
@@ -184,6 +172,4 @@ def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too
     evaluate_here(*small, f"checkpoint={tmp_path / 'run'}", f"run_dir={tmp_path / 'trained'}")
     for name in ("zero", "trained", "run"):
         scored = metrics_of(tmp_path / name)
-        assert {
-            f"test/embedded-ragtruth/{name}" for name in ("char_f1", "response_f1", "unparsed_rate")
-        } <= scored.keys()
+        assert all(f"test/embedded-ragtruth/{short}" in scored for short in ("char_f1", "response_f1", "unparsed_rate"))

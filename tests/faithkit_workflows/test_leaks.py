@@ -18,7 +18,6 @@ from tests.faithkit_workflows.test_evaluate import GOOD, dialogues, responses
 from tests.running import SMALL, evaluate_here, metrics_of, train_here
 
 EMBEDDED = ("benchmark=embedded", "num_examples=0")
-ALL_NEW = (*EMBEDDED, "benchmark.options.num_test=40")
 LEAKING = (*EMBEDDED, "benchmark.split=train", "+benchmark.options.num_train=240")  # 160 of these are trained on
 
 
@@ -52,46 +51,39 @@ def test_training_says_what_its_test_shares_with_it(trained: Path) -> None:
     assert [len(lists[use, "row"]) for use in (TRAINED, CHOSEN, CALIBRATED)] == [160, 60, 60]
 
 
-def test_a_leaking_test_set_is_scored_without_the_leaked_rows_too(trained, tmp_path, capsys) -> None:
-    run = tmp_path / "run"
-    evaluate_here(*LEAKING, "verbose=true", f"checkpoint={trained}", f"run_dir={run}")
-    [model] = meta(run)["models"]
+def test_leaked_rows_are_left_out_beside_and_predictions_are_followed_to_their_model(trained, tmp_path, capsys) -> None:
+    def told(name: str, *more: str) -> str:
+        evaluate_here(*LEAKING, *more, f"run_dir={tmp_path / name}")
+        return " ".join(capsys.readouterr().out.split())
+
+    shown = told("run", "verbose=true", f"checkpoint={trained}")
+    [model] = meta(tmp_path / "run")["models"]
     assert model["leaks"][TRAINED]["rows"] == 160 and model["leaks"]["of"]["rows"] == 240
-    found = metrics_of(run)
+    found = metrics_of(tmp_path / "run")
     left = found["test/embedded/without_leaked/macro_f1"]
     assert found["test/embedded/macro_f1"]["n"] == 240 and left["n"] == 72  # a dialogue goes on behind row 160
     assert left["low"] <= left["value"] <= left["high"]
-    shown = " ".join(capsys.readouterr().out.split())
     counts = " | ".join(str(model["leaks"][TRAINED][name]) for name in ("rows", "knowledge", "groups"))
     for part in ("168 of 240 rows are not new to", "72 new rows", f"trained on | {counts}"):
         assert part in shown, part
 
-
-def test_predictions_are_followed_to_their_model(trained, tmp_path, capsys) -> None:
-    evaluate_here(*LEAKING, f"checkpoint={trained}", f"run_dir={tmp_path / 'first'}")
-    file = tmp_path / "first" / "predictions" / "embedded.jsonl"
-    evaluate_here(*LEAKING, f"predictions={file}", f"run_dir={tmp_path / 'again'}")
-    assert meta(tmp_path / "again") == meta(tmp_path / "first")
-    capsys.readouterr()
-    file.write_text(file.read_text().replace('"text": ""', '"text": " "'))
-    evaluate_here(*LEAKING, f"predictions={file}", f"run_dir={tmp_path / 'changed'}")
-    shown = capsys.readouterr().out
-    assert "embedded.jsonl was changed since embedded.origin.json was written" in shown
-    assert meta(tmp_path / "changed")["models"] == []
-    evaluate_here(*LEAKING, f"predictions={file}", f"checkpoint={trained}", f"run_dir={tmp_path / 'named'}")
+    file = tmp_path / "run" / "predictions" / "embedded.jsonl"
+    told("again", f"predictions={file}")
+    assert meta(tmp_path / "again") == meta(tmp_path / "run")
+    origin = file.with_name("embedded.origin.json")
+    stored, text = origin.read_text(), file.read_text()
+    others = json.loads(stored)
+    others["rows"]["rows"] = "0" * 32  # the same ids, of other texts
+    origin.write_text(json.dumps(others))
+    assert "predictions were made on other rows: embedded train, 240 rows 00000000" in told(
+        "old", f"predictions={file}"
+    )
+    origin.write_text(stored)
+    file.write_text(text.replace('"text": ""', '"text": " "'))
+    assert "embedded.jsonl was changed since embedded.origin.json was written" in told("new", f"predictions={file}")
+    assert meta(tmp_path / "new")["models"] == []
+    told("named", f"predictions={file}", f"checkpoint={trained}")
     assert meta(tmp_path / "named")["models"][0]["leaks"][TRAINED]["rows"] == 160
-
-
-def test_predictions_on_other_rows_are_told(trained, tmp_path, capsys) -> None:
-    evaluate_here(*ALL_NEW, f"checkpoint={trained}", f"run_dir={tmp_path / 'first'}")
-    origin = tmp_path / "first" / "predictions" / "embedded.origin.json"
-    stored = json.loads(origin.read_text())
-    stored["rows"]["rows"] = "0" * 32  # the same ids, of other texts
-    origin.write_text(json.dumps(stored))
-    capsys.readouterr()
-    file = origin.with_name("embedded.jsonl")
-    evaluate_here(*ALL_NEW, f"predictions={file}", f"run_dir={tmp_path / 'again'}")
-    assert "these predictions were made on other rows: embedded test, 40 rows 00000000" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

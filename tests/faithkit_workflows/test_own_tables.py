@@ -26,6 +26,7 @@ from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
 from tests.data_modules.examples import example
+from tests.data_modules.official_rows import write
 
 SPAN = Span(start=0, end=1, label="entity", score=0.5)
 
@@ -54,8 +55,7 @@ def test_any_text_survives_in_every_format(texts: list[tuple[str, str, str]]) ->
             writer = csv.DictWriter(file, list(given_rows[0]), quoting=csv.QUOTE_ALL)
             writer.writeheader()
             writer.writerows(given_rows)
-        lines = Path(folder) / "rows.jsonl"
-        lines.write_text("".join(f"{json.dumps(row)}\n" for row in given_rows))
+        lines = write(Path(folder) / "rows.jsonl", given_rows)
         pq.write_table(pa.Table.from_pylist(given_rows), Path(folder) / "rows.parquet")
         for path in (table, lines, Path(folder) / "rows.parquet"):
             found = round_trip(path)
@@ -77,23 +77,21 @@ def test_a_table_keeps_its_separator_its_mark_and_its_formulas(tmp_path: Path) -
     assert b'\n"a;b";"=HYPERLINK(""x"")";+1;' in written
 
 
-@given(
-    st.lists(
-        st.sampled_from(["", "'"]).flatmap(lambda mark: st.from_regex(rf"\A{mark}[=+@\t\r-].{{0,3}}\Z")), min_size=1
-    )
-)
+FORMULA = st.sampled_from(["", "'"]).flatmap(lambda mark: st.from_regex(rf"\A{mark}[=+@\t\r-].{{0,3}}\Z"))
+
+
+@given(st.lists(FORMULA, min_size=1))
 def test_formulas_are_escaped_when_asked_and_can_be_read_again(formulas: list[str]) -> None:
     with TemporaryDirectory() as name:
-        path, out = Path(name) / "rows.jsonl", Path(name) / "out.csv"
-        path.write_text("".join(json.dumps({"context": "k", "answer": "r", "=x": one}) + "\n" for one in formulas))
+        out = Path(name) / "out.csv"
+        path = write(Path(name) / "rows.jsonl", [{"context": "k", "answer": "r", "=x": one} for one in formulas])
         rows = open_user_table(str(path), {}, join=" ".join)
         write_scored(out, rows, judged(rows), escape_formulas=True)
         with out.open(newline="") as file:
             header, *found = csv.reader(file)
     assert header[:3] == ["context", "answer", "'=x"]
-    assert [row[2] for row in found] == [f"'{one}" for one in formulas] and {row[3] for row in found} == {
-        "hallucinated"
-    }
+    assert [row[2] for row in found] == [f"'{one}" for one in formulas]
+    assert {row[3] for row in found} == {"hallucinated"}
 
 
 def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_path: Path) -> None:
@@ -121,8 +119,7 @@ def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_p
 
 def test_shares_by_several_columns_show_the_most_frequent_values(tmp_path: Path) -> None:
     lines = [{"context": "k", "answer": "r", "model": "ab"[n % 2], "topic": {"name": str(n % 25)}} for n in range(60)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    path = write(tmp_path / "rows.jsonl", lines)
     rows = open_user_table(str(path), {}, join=" ".join, by=["model", "topic.name"])
     shares = ShareCounter(["model", "topic.name"])
     write_scored(tmp_path / "out.jsonl", rows, judged(rows), shares.add)
@@ -136,9 +133,7 @@ def test_shares_by_several_columns_show_the_most_frequent_values(tmp_path: Path)
 def test_cells_with_quotes_tabs_and_line_ends_come_back(suffix: str, tmp_path: Path) -> None:
     texts = ['"Whole."', 'He said "no".', "a\tb", "a\nb", "a\rb", '"', ""]
     lines = [{"knowledge": text or "K", "response": "R", "note": text} for text in texts]
-    given = tmp_path / "rows.jsonl"
-    given.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    rows = open_user_table(str(given), {}, join=" ".join)
+    rows = open_user_table(str(write(tmp_path / "rows.jsonl", lines)), {}, join=" ".join)
     out = tmp_path / f"out{suffix}"
     write_scored(out, rows, judged(rows), lambda *_: None)
     assert [row.values["note"] for row in read_table(out, ReadReport())] == texts

@@ -14,13 +14,13 @@ from critic.sequence.scorer import Critic
 from critic.tagger.predictor import Tagger
 from faithkit.cli import as_override
 from faithkit.errors import UserError
-from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import write_config
 from faithkit.records import Prediction
 from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
+from tests.data_modules.official_rows import write
 from tests.running import commanded, compose, evaluate_here, metrics_of
 
 COLUMNS: dict[str, str | None] = {**dict.fromkeys(("knowledge", "response", "history", "group"), "auto"), "id": None}
@@ -30,14 +30,6 @@ TEXTS += [("A dog plays.", "A cat")]
 
 def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> UserTable:
     return open_user_table(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row)
-
-
-def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def verdicts(rows: UserTable, labels: list[str]) -> list[Prediction]:
@@ -51,15 +43,9 @@ def score_here(*overrides: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_rows_come_back_as_they_were_with_a_verdict_each(
-    kind: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_come_back_as_they_were_with_a_verdict_each(kind, trained, tmp_path, capsys) -> None:
     rows = [{"source": k, "model": "a" if i else "b", "answer": r} for i, (k, r) in enumerate(TEXTS)]
-    path = tmp_path / f"rows.{kind}"
-    if kind == "csv":
-        write_csv(path, rows)
-    else:
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    path = write(tmp_path / f"rows.{kind}", rows)
     columns = ["columns.knowledge=source", "columns.response=answer"]
     score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", "by=model", *columns)
     output = tmp_path / "run" / f"rows.scored.{kind}"
@@ -72,10 +58,8 @@ def test_rows_come_back_as_they_were_with_a_verdict_each(
     assert "hallucinated" in shown and " all " in shown and " a " in shown and str(output) in shown
 
 
-def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
+def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(trained, tmp_path, capsys) -> None:
+    path = write(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
     run, output = tmp_path / "run", tmp_path / "run" / "rows.scored.csv"
     score_here(f"path={path}", f"checkpoint={trained}", f"run_dir={run}", "abstain_at=1")
     judged = (run / "predictions" / "rows.jsonl").read_bytes()
@@ -96,7 +80,7 @@ def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
 
 
 def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS * 3])
+    path = write(tmp_path / "rows.csv", [{"knowledge": k, "response": r} for k, r in TEXTS * 3])
     options = [f"path={path}", f"checkpoint={trained}", "save_every_num_rows=2"]
     score_here(*options, f"run_dir={tmp_path / 'whole'}")
     whole = (tmp_path / "whole" / "predictions" / "rows.jsonl").read_bytes()
@@ -112,7 +96,7 @@ def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, t
 
 def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:
     rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
-    table = read(write_csv(tmp_path / "rows.csv", rows), by=["model"], group="doc")
+    table = read(write(tmp_path / "rows.csv", rows), by=["model"], group="doc")
     labels = ["hallucinated" if i % 4 == 0 else "faithful" for i in range(40)]  # one of four in every document
     shares = ShareCounter(["model"])
     write_scored(tmp_path / "out.csv", table, verdicts(table, labels), shares.add)
@@ -126,7 +110,7 @@ def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_pat
 
 
 def test_a_bad_row_is_told_with_its_line_or_left_without_a_verdict(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}, {"knowledge": "k", "response": " "}])
+    path = write(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}, {"knowledge": "k", "response": " "}])
     with pytest.raises(UserError, match=r"'response' is empty\n  at: .*rows.csv, line 3"):
         read(path)
     rows = read(path, on_bad_row="skip")
@@ -143,16 +127,14 @@ def test_a_bad_row_is_told_with_its_line_or_left_without_a_verdict(tmp_path: Pat
     ],
 )
 def test_a_column_that_is_not_there_is_told(options: dict[str, Any], words: str, tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}])
+    path = write(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}])
     with pytest.raises(UserError, match=words):
         read(path, **options)
 
 
 def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
     first = {"knowledge": "Ice is cold.", "response": "It is."}
-    rows = (first, {**first, "question": "How is ice?", "model": "a"})
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    path = write(tmp_path / "rows.jsonl", [first, {**first, "question": "How is ice?", "model": "a"}])
     columns = {**COLUMNS, "history": "question"}
     assert not list(check_columns(str(path), columns, "model", None))
     (problem,) = check_columns(str(path), columns, "modle", None)
@@ -160,7 +142,7 @@ def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path)
 
 
 def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r", "name": "1"}] * 2)
+    path = write(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r", "name": "1"}] * 2)
     with pytest.raises(UserError, match=r"id '1' is already in .*line 2"):
         read(path, id="name")
 
@@ -176,7 +158,7 @@ def test_the_first_argument_may_be_the_file_whatever_its_name(name: str) -> None
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return write_csv(tmp_path / "z.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
+    return write(tmp_path / "z.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
 
 
 def scored(table: Path, checkpoint: Path | str, run: Path, *overrides: str) -> list[dict[str, object]]:
@@ -185,9 +167,7 @@ def scored(table: Path, checkpoint: Path | str, run: Path, *overrides: str) -> l
 
 
 @pytest.mark.parametrize(("kind", "run"), [(Critic, "trained"), (Tagger, "trained_tagger")])
-def test_a_detector_calls_as_in_python(
-    kind: Any, run: str, table: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_detector_calls_as_in_python(kind, run, table, tmp_path, request) -> None:
     checkpoint = request.getfixturevalue(run)
     stored = scored(table, checkpoint, tmp_path / "stored")
     cut = sorted(float(str(row["score"])) for row in stored)[1]
@@ -205,9 +185,7 @@ def test_a_detector_calls_as_in_python(
         score_here(*again)
 
 
-def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(
-    table: Path, language_models: dict[str, Path], trained: Path, tmp_path: Path
-) -> None:
+def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(table, language_models, trained, tmp_path) -> None:
     model = language_models["llama"]
     assert {row["label"] for row in scored(table, model, tmp_path / "0", "threshold=0")} == {"hallucinated"}
     assert {row["label"] for row in scored(table, model, tmp_path / "1", "threshold=1")} == {"faithful"}
@@ -235,9 +213,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
         rows.append({"id": str(n), **texts, **own, "app": {"version": n % 2}, **named_as_a_filter})
         other = FAITHFUL if label == HALLUCINATED else HALLUCINATED
         said.append({"id": str(n), "label": label if n % 5 else other, "score": 0.5})
-    write_jsonl(tmp_path / "rows.jsonl", rows)
-    write_jsonl(tmp_path / "said.jsonl", said)
-    return tmp_path / "rows.jsonl", tmp_path / "said.jsonl"
+    return write(tmp_path / "rows.jsonl", rows), write(tmp_path / "said.jsonl", said)
 
 
 def evaluate(files: tuple[Path, Path], run: Path, by: str) -> dict[str, Any]:
@@ -247,9 +223,7 @@ def evaluate(files: tuple[Path, Path], run: Path, by: str) -> dict[str, Any]:
     return metrics_of(run, "test/pairs/by/")
 
 
-def test_each_value_has_the_metrics_of_its_own_rows(
-    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_value_has_the_metrics_of_its_own_rows(files, tmp_path, capsys) -> None:
     found = evaluate(files, tmp_path / "run", "[language,app.version]")
     rows, said = ([json.loads(line) for line in path.read_text().splitlines()] for path in files)
     for value, shown in {"de": "de", "fr/CH": "fr/CH", "": "(empty)"}.items():
@@ -266,19 +240,11 @@ def test_each_value_has_the_metrics_of_its_own_rows(
     assert "by language" in (tmp_path / "run" / "report.md").read_text()
 
 
-def test_of_many_values_the_most_frequent_are_told_and_the_others_counted(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    found = evaluate(files, tmp_path / "run", "[customer]")
+def test_of_many_values_the_most_frequent_are_told_and_the_page_filters_whatever_their_texts(files, tmp_path) -> None:
+    found = evaluate(files, tmp_path / "run", "[outcome,customer]")
     sizes = {name.split("/")[1]: one["n"] for name, one in found.items() if re.match("customer/.*/accuracy", name)}
     assert len(sizes) == 21 and sum(sizes.values()) == 60
     assert sizes["many"] == 20 and sizes["the other 21 values"] == 21
-
-
-def test_the_page_can_be_filtered_by_the_columns_whatever_their_names_and_texts(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    evaluate(files, tmp_path / "run", "[outcome,customer]")
     page = (tmp_path / "run" / "answers.html").read_text()
     block = re.search(r'id="sets">(.*?)</script>', page, re.DOTALL)
     (facts,) = [one["facts"] for one in json.loads(block.group(1))] if block else [[]]

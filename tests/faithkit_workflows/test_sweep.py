@@ -261,9 +261,7 @@ def test_a_signal_ends_the_job_in_good_order_and_the_sweep_goes_on_in_its_folder
 
 
 @pytest.mark.slow
-def test_every_seed_is_trained_once_and_the_mean_is_reported(
-    tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_seed_is_trained_once_and_the_mean_is_reported(tiny_bert, tmp_path, capsys) -> None:
     given = [f"model.weights={tiny_bert}", *SMALL, "logger=none", "seeds=[1,2,3]", f"run_dir={tmp_path / 'run'}"]
     train_here(*given)
     run = tmp_path / "run"

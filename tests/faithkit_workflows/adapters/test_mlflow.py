@@ -14,9 +14,7 @@ from mlflow import MlflowClient
 from faithkit_workflows.adapters.mlflow import log_run
 
 
-def test_a_run_is_logged_with_metrics_settings_and_pages(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_logged_with_metrics_settings_and_pages(trained, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # artifacts of a database are in ./mlruns
     store = f"sqlite:///{tmp_path}/mlflow.db"
     first, second = (log_run(trained, experiment="critics", tracking_uri=store) for _ in range(2))

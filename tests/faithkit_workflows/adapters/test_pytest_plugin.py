@@ -48,19 +48,14 @@ def test_an_unsupported_answer_fails_and_junit_has_the_figures(pytester: pytest.
         done.stdout.no_fnmatch_line(f"*{name}*")
     found = properties(pytester.path / "junit.xml")
     faithful = {name for name, values in found.items() if values.get("verdict") == "faithful"}
-    assert (
-        found.pop("test_without_the_fixture") == {}
-        and len(found) == 3
-        and faithful == {"test_supported", "test_marked"}
-    )
+    assert found.pop("test_without_the_fixture") == {} and len(found) == 3
+    assert faithful == {"test_supported", "test_marked"}
     own, marked = found["test_unsupported"], found["test_marked"]
     assert 0 < float(own["threshold"]) < float(own["probability"]) < 1
     assert float(marked["threshold"]) == 1 and float(marked["probability"]) > float(own["threshold"])  # the worst one
 
 
-def test_the_command_line_sets_threshold_and_detector_and_the_marker_comes_first(
-    pytester: pytest.Pytester, trained: Path
-) -> None:
+def test_the_command_line_sets_threshold_and_detector_and_the_marker_comes_first(pytester, trained) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_inprocess(*OPTIONS, "--faithkit-threshold", "1").assert_outcomes(passed=3, failed=1)
     chosen = ("--faithkit-checkpoint", str(trained), "--faithkit-threshold", "0", "--junitxml", "junit.xml")
@@ -80,9 +75,7 @@ def test_the_command_line_sets_threshold_and_detector_and_the_marker_comes_first
         ("@pytest.mark.faithful(threshold=5)", (), "threshold must be a probability"),
     ],
 )
-def test_a_wrong_setting_is_explained(
-    mark: str, options: tuple[str, ...], words: str, pytester: pytest.Pytester
-) -> None:
+def test_a_wrong_setting_is_explained(mark, options, words, pytester) -> None:
     pytester.makepyfile(f"import pytest\n\n{mark}\ndef test_it(assert_faithful):\n    assert_faithful('a', 'a')\n")
     done = pytester.runpytest_inprocess(*OPTIONS, *options)
     assert done.ret != 0 and words in done.stdout.str() + done.stderr.str()

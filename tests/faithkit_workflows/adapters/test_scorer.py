@@ -26,9 +26,7 @@ def scorer() -> FaithfulnessScorer:
     return FaithfulnessScorer()
 
 
-def test_a_score_is_the_probability_of_faithful_and_a_batch_gives_what_single_calls_give(
-    scorer: FaithfulnessScorer,
-) -> None:
+def test_a_score_is_the_probability_of_faithful_and_a_batch_gives_what_single_calls_give(scorer) -> None:
     answers = [SUPPORTED, UNSUPPORTED, SUPPORTED]
     questions = [QUESTION, QUESTION, None]
     verdicts = scorer.score(answers, [PASSAGES] * 3, questions)
@@ -40,9 +38,7 @@ def test_a_score_is_the_probability_of_faithful_and_a_batch_gives_what_single_ca
     assert scorer.score([], [], []) == []
 
 
-def test_each_mark_has_its_evidence_in_the_passages_and_in_the_line_of_its_description(
-    scorer: FaithfulnessScorer,
-) -> None:
+def test_each_mark_has_its_evidence_in_the_passages_and_in_the_line_of_its_description(scorer) -> None:
     found = scorer.score_one(UNSUPPORTED, PASSAGES)
     for span in found.spans:
         assert span.text == UNSUPPORTED[span.start : span.end] and span.evidence is not None

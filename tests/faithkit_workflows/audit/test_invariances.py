@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.records import FAITHFUL, Example, Turn
+from faithkit.records import Example, Turn
 from faithkit_workflows.audit.measures import (
     CLAIM,
     IRRELEVANT,
@@ -22,15 +22,13 @@ from faithkit_workflows.audit.measures import (
 )
 from faithkit_workflows.audit.mutations import Document
 from faithkit_workflows.audit.target import PASSAGES, passages_of
+from tests.data_modules.examples import example
 
 OTHERS = [Document("other", ("A filler about ducks.", "A filler about geese.")), Document("g", ("Of the same group.",))]
 
 
 def row(response: str, *passages: str) -> Example:
-    knowledge, meta = "\n\n".join(passages), {PASSAGES: passages}
-    return Example(
-        id="a", source="s", split="all", group="g", knowledge=knowledge, response=response, label=FAITHFUL, meta=meta
-    )
+    return example(id="a", group="g", knowledge="\n\n".join(passages), response=response, meta={PASSAGES: passages})
 
 
 def vary(one: Example, name: str, long_words: int = 20) -> Example:

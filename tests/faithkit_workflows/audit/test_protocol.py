@@ -16,6 +16,7 @@ from faithkit_workflows.audit.audit_page import report_accuracy, report_audit
 from faithkit_workflows.audit.mutations import BUILT_IN
 from faithkit_workflows.audit.protocol import ANSWERS, run_audit
 from faithkit_workflows.audit.target import PASSAGES, Asker, FunctionTarget
+from tests.data_modules.official_rows import write
 from tests.faithkit_workflows.audit import faulty
 from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, audit, configure
 from tests.running import ROOT
@@ -30,8 +31,7 @@ def write_rows(path: Path, labels: list[Any]) -> Path:
         fact, answer = (f"The tower of Ort{number % 6} is {20 + number + more} metres high." for more in (0, 5))
         row = {"context": f"{fact} It was built before 1900.", "question": "How high is it?", "label": label}
         rows.append({**row, "answer": answer if number % 2 else fact})
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    return path
+    return write(path, rows)
 
 
 REASONS = {"raising": "the model is not loaded", "nan": "NaN instead of a probability", "one_too_many": "wrong length"}

@@ -43,9 +43,7 @@ def evaluate(tmp_path: Path, name: str, corpus: str, **options: str) -> dict[str
         ("lettucedetect_prose", "mean/iou", "by set"),
     ],
 )
-def test_the_protocol_of_each_is_printed_with_published_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, metric: str, place: str
-) -> None:
+def test_the_protocol_of_each_is_printed_with_published_figures(tmp_path, capsys, name, metric, place) -> None:
     values = evaluate(tmp_path, name, written_layout(name, {"validation": 90, "test": 90}))
     assert 0 <= values[metric] <= 1
     if name.startswith("lettucedetect"):

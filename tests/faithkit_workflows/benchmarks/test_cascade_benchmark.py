@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,9 +27,7 @@ def server(no_account: None) -> Iterator[ChatServer]:
         yield running
 
 
-def test_a_cascade_asks_once_for_its_widest_budget_and_shows_what_each_buys(
-    trained: Path, server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cascade_asks_once_for_its_widest_budget_and_shows_what_each_buys(trained, server, tmp_path, capsys) -> None:
     asked_here = asking(server.url, "cascade.budget=0.3", cache=tmp_path / "replies")
     options = [*BENCHMARK, FIT_ON, f"checkpoint={trained}", *asked_here]
     evaluate_here(*options, "cascade.max_budget=0.5", f"run_dir={tmp_path / 'run'}")
@@ -79,9 +76,7 @@ def test_the_file_that_a_run_leaves_is_a_detector_for_others(trained: Path, serv
         (["cascade.budget=0"], "cascade.budget is 0"),
     ],
 )
-def test_a_cascade_that_cannot_be_is_refused(
-    options: list[str], message: str, trained: Path, language_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_cascade_that_cannot_be_is_refused(options, message, trained, language_models, tmp_path) -> None:
     places = {"{run}": str(trained), "{llama}": str(language_models["llama"])}
     given = [re.sub("{run}|{llama}", lambda found: places[found[0]], option) for option in options]
     with pytest.raises(UserError, match=message):
@@ -101,9 +96,7 @@ def test_a_cascade_that_cannot_be_is_refused(
         ({"model": "m"}, "no such key"),
     ],
 )
-def test_a_file_that_describes_no_detector_is_refused(
-    content: dict[str, Any], message: str, trained: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_describes_no_detector_is_refused(content, message, trained, tmp_path) -> None:
     file = tmp_path / "judge.yaml"
     filled = {key: str(trained) if value == "{run}" else value for key, value in content.items()}
     write_config(file, filled)

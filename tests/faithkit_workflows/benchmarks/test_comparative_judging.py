@@ -44,9 +44,7 @@ def reader(path: str) -> Callable[[list[dict[str, str]], int | None, int], str]:
     return answer
 
 
-def test_one_who_reads_is_right_in_both_orders(
-    halludial: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_who_reads_is_right_in_both_orders(halludial, tmp_path, capsys) -> None:
     with ChatServer(answer=reader(halludial)) as server:
         ask(server, halludial, tmp_path / "run")
     found, shown = metrics(tmp_path / "run"), capsys.readouterr().out
@@ -68,9 +66,7 @@ def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
     assert first.endswith("\n\n1\n\n") and second.endswith("\n\n2\n\n") and "Reply 2:" in second
 
 
-def test_halueval_has_its_tasks_and_the_length_of_each(
-    language_models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_halueval_has_its_tasks_and_the_length_of_each(language_models, tmp_path, capsys) -> None:
     path, run = written_layout("halueval", {"test": 32}), tmp_path / "run"
     engine = ["engine=transformers", f"engine.model={language_models['llama']}", "engine.cache=null"]
     evaluate_here("benchmark=halueval_comparative", f"benchmark.path={path}", f"run_dir={run}", *engine)

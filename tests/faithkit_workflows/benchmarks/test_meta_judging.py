@@ -11,6 +11,7 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_annotations
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from tests.data_modules.official_rows import write
 from tests.faithkit.inference.server import ChatServer
 from tests.running import asking, evaluate_here, metrics_of
 
@@ -38,20 +39,13 @@ def judgements(examples: list[Example], tmp_path: Path) -> Path:
     return write(tmp_path / "said.jsonl", rows)
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def meta(halludial: str, judgements: Path, run: Path, *options: str) -> dict[str, Any]:
     where = [f"benchmark.path={halludial}", f"benchmark.judgements={judgements}", f"run_dir={run}"]
     evaluate_here("benchmark=meta_judging", *where, *options)
     return metrics_of(run, "test/meta_judging/")
 
 
-def test_a_second_judge_and_people_agree_beyond_chance(
-    halludial: str, examples: list[Example], judgements: Path, tmp_path: Path
-) -> None:
+def test_a_second_judge_and_people_agree_beyond_chance(halludial, examples, judgements, tmp_path) -> None:
     said = {row["id"]: row for row in map(json.loads, judgements.read_text().splitlines())}
     right = {one.id: said[one.id]["label"] == one.label for one in examples}
     people = [{"id": id_, "label": "accurate" if one else "inaccurate"} for id_, one in right.items()]
@@ -90,9 +84,7 @@ def test_people_alone_need_no_model_and_judgements_that_say_faithful_are_left_ou
         ({"label": "accurate"}, "id must be a text"),
     ],
 )
-def test_labels_that_cannot_be_used_are_refused(
-    halludial: str, judgements: Path, tmp_path: Path, row: dict[str, str], message: str
-) -> None:
+def test_labels_that_cannot_be_used_are_refused(halludial, judgements, tmp_path, row, message) -> None:
     labels = write(tmp_path / "ann.jsonl", [row])
     with pytest.raises(UserError, match=message):
         meta(halludial, judgements, tmp_path / "run", f"benchmark.labels=['{labels}']")

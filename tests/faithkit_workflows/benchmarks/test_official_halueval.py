@@ -46,9 +46,7 @@ def judge(server: ChatServer, path: str, run: Path, *options: str) -> None:
     evaluate_here("benchmark=halueval", *given, *asking(server.url))
 
 
-def test_the_official_run_has_verdicts_written_without_knowledge(
-    halueval: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_official_run_has_verdicts_written_without_knowledge(halueval, tmp_path, capsys) -> None:
     run = tmp_path / "run"
 
     def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:

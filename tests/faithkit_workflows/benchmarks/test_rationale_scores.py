@@ -1,6 +1,5 @@
 """A judge's reasons are scored in the report of its verdicts, where the data has judgements."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from data_modules.embedded.layouts import written_layout
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit_workflows.benchmarks.rationale_scores import Rationale, measure_rationales, read_rationales
+from tests.data_modules.examples import example as any_example
+from tests.data_modules.official_rows import write
 from tests.faithkit.inference.server import ChatServer
 from tests.running import asking, evaluate_here, values_of
 
@@ -66,22 +67,16 @@ def halludial() -> str:
 
 
 def example(**changes: Any) -> Example:
-    values = {
-        "id": "1", "source": "a", "split": "b", "group": "c", "knowledge": "Ten.", "response": "It says twelve.",
-        "label": HALLUCINATED, "target": 'Yes. "twelve" is wrong.',
-    }  # fmt: skip
-    return Example(**{**values, **changes})
+    target = 'Yes. "twelve" is wrong.'
+    texts = {"knowledge": "Ten.", "response": "It says twelve.", "target": target}
+    return any_example(**{"id": "1", "label": HALLUCINATED, **texts, **changes})
 
 
-def test_the_datasets_own_judgements_score_best(
-    halludial: str, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_datasets_own_judgements_score_best(halludial, tiny_bert, tmp_path, capsys) -> None:
     examples = read_benchmark({**BLOCK, "path": halludial}).examples
     rows = [{"id": one.id, "label": one.label, "text": one.target} for one in examples]
     rows[0] |= {"label": UNPARSED, "text": "I cannot tell what this is."}
-    file = tmp_path / "said.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = tmp_path / "run"
+    file, run = write(tmp_path / "said.jsonl", rows), tmp_path / "run"
     score = [f"benchmark.bert_score.encoder={tiny_bert}", "benchmark.bert_score.baseline=0.5", "verbose=true"]
     where = ["benchmark=halludial", f"benchmark.path={halludial}", f"run_dir={run}"]
     evaluate_here(*where, f"predictions={file}", *score)
@@ -126,8 +121,6 @@ def test_rows_that_lack_a_side_are_counted() -> None:
         ({"target": "Yes, all of it."}, None),
     ],
 )
-def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes(
-    changes: dict[str, Any], gold: list[tuple[int, int]] | None
-) -> None:
+def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes(changes, gold) -> None:
     (found,), _ = read_rationales([example(**changes)], {"1": Prediction(id="1", label=FAITHFUL, text="No, it is so.")})
     assert (None if found.gold is None else [(span.start, span.end) for span in found.gold]) == gold

@@ -1,6 +1,5 @@
 """The page that compares runs, as a file and in a browser that clicks."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from faithkit.runs.reading import find_runs
 from faithkit_workflows.compare.comparison import compare_runs
 from faithkit_workflows.compare.comparison_page import write_comparison_page
 from tests.browser import PROGRAM, chromium
+from tests.faithkit.pages.test_page import block
 from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 
 MARKUP = "<script>document.title = 'pwned'</script></script><img src=x onerror=alert(1)>"
@@ -19,12 +19,6 @@ in_chromium = pytest.mark.skipif(PROGRAM is None, reason="needs the program chro
 def write_report(folder, path, **options):
     write_comparison_page(path, compare_runs(find_runs(folder), num_resamples=20), title="Runs", **options)
     return path.read_text(encoding="utf-8")
-
-
-def block(page, name):
-    text = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)
-    assert text is not None
-    return json.loads(text[1])
 
 
 def write_three(folder):

@@ -1,6 +1,5 @@
 """`faithkit compare`: several models on a user's rows, with labels, without, with some, and whatever goes wrong."""
 
-import csv
 import json
 import shlex
 from collections import Counter
@@ -29,6 +28,7 @@ from faithkit_workflows.compare.model_comparison import (
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from faithkit_workflows.settings.reporting import CompareSettings
 from tests.browser import PROGRAM, chromium
+from tests.data_modules.official_rows import write
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.pipelines.serving import fill_sheet, sheet
 from tests.faithkit_workflows.test_score import score_here
@@ -40,15 +40,14 @@ GOOD, LENGTH, NEGATIONS = (f"{MODULE}:{name}" for name in ("good", "by_length", 
 
 def write_rows(path: Path, num_rows: int = 60, num_labels: int = 0) -> Path:
     """Rows of as many documents; every second answer is wrong, and the first ones have a label."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["context", "question", "answer", "label"])
-        for number in range(num_rows):
-            wrong = number % 2
-            label = (HALLUCINATED if wrong else FAITHFUL) if number < num_labels else ""
-            fact, answer = (f"The tower of Ort{number} is {height} metres high." for height in (90, 90 + 5 * wrong))
-            writer.writerow([f"{fact} It was built before 1900.", "How high is it?", answer, label])
-    return path
+    rows = []
+    for number in range(num_rows):
+        wrong = number % 2
+        label = (HALLUCINATED if wrong else FAITHFUL) if number < num_labels else ""
+        fact, answer = (f"The tower of Ort{number} is {height} metres high." for height in (90, 90 + 5 * wrong))
+        texts = {"context": f"{fact} It was built before 1900.", "question": "How high is it?", "answer": answer}
+        rows.append({**texts, "label": label})
+    return write(path, rows)
 
 
 def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) -> ModelComparison:
@@ -79,9 +78,7 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert "word overlap" in (shown := capsys.readouterr().out) and found.lines[0] in shown and PAGE in shown
 
 
-def test_rows_that_models_disagree_on_are_labelled_and_given_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path, capsys) -> None:
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
@@ -103,9 +100,7 @@ texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filt
 
 
 @given(passages=st.lists(texts, min_size=1, max_size=3, unique=True), question=texts, answer=texts)
-def test_rows_to_label_keep_every_text(
-    passages: list[str], question: str, answer: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_rows_to_label_keep_every_text(passages, question, answer, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("texts")
     texts = {"knowledge": "\n\n".join(passages), "response": answer, "history": alternate([question])}
     row = Example(id="a:1", source="own rows", split="all", group="g", **texts, meta={PASSAGES: tuple(passages)})

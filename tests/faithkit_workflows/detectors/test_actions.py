@@ -36,11 +36,7 @@ def test_a_long_answer_is_judged_in_linear_work(words: str) -> None:
     ("answer", "calls", "marks"),
     [
         ("I have sent the invoice.", LOOKED, ["I have sent the invoice"]),
-        (
-            "I've already emailed Anna, and I booked the room.",
-            LOOKED,
-            ["I've already emailed Anna", "I booked the room"],
-        ),
+        ("I've already emailed Anna, and I booked it.", LOOKED, ["I've already emailed Anna", "I booked it"]),
         ("Done! Your order has been cancelled.", LOOKED, ["Your order has been cancelled"]),
         ("The meeting was rescheduled to 5 pm.", [], ["The meeting was rescheduled to 5 pm"]),
         ("I've fixed the parser and all tests pass.", BASH_FAILED, ["I've fixed the parser", "all tests pass"]),

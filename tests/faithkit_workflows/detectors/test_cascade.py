@@ -18,9 +18,8 @@ SHARES = st.floats(0, 1)
 
 def predictions_of(scores: Sequence[float], threshold: float = 0.5) -> list[Prediction]:
     labels = [HALLUCINATED if score >= threshold else FAITHFUL for score in scores]
-    return [
-        Prediction(id=str(i), label=label, score=s) for i, (s, label) in enumerate(zip(scores, labels, strict=True))
-    ]
+    pairs = zip(scores, labels, strict=True)
+    return [Prediction(id=str(i), label=label, score=score) for i, (score, label) in enumerate(pairs)]
 
 
 def rows(golds: Sequence[bool]) -> list[Example]:
@@ -67,9 +66,7 @@ def test_a_reply_that_cannot_be_read_leaves_the_cheap_verdict_and_one_without_sc
 
 
 @given(st.lists(SHARES, min_size=1, max_size=40), SHARES, st.floats(0.01, 1))
-def test_a_budget_is_kept_on_the_rows_that_it_was_chosen_on(
-    scores: list[float], threshold: float, budget: float
-) -> None:
+def test_a_budget_is_kept_on_the_rows_that_it_was_chosen_on(scores, threshold, budget) -> None:
     found = predictions_of(scores, threshold)
     band = choose_band_by_budget(found, budget)
     assert sum(map(band.contains, found)) <= budget * len(found) + 1e-6
@@ -84,9 +81,8 @@ def test_the_band_of_a_budget_lies_around_the_threshold() -> None:
     assert len(asked) == 9 and min(asked) < 0.3 < max(asked)  # type: ignore[type-var]
     assert all(map(choose_band_by_budget(found, 1.0).contains, found))
     equal = predictions_of([0.5] * 9)
-    assert not any(map(module.NOTHING.contains, found)) and not any(
-        map(choose_band_by_budget(equal, 0.5).contains, equal)
-    )
+    assert not any(map(module.NOTHING.contains, found))
+    assert not any(map(choose_band_by_budget(equal, 0.5).contains, equal))
 
 
 def test_the_band_of_a_precision_ends_where_the_cheap_detector_is_right_often_enough() -> None:
@@ -100,9 +96,7 @@ def test_the_band_of_a_precision_ends_where_the_cheap_detector_is_right_often_en
 
 
 @given(st.lists(st.tuples(SHARES, st.booleans()), min_size=2, max_size=40), SHARES, st.floats(0.01, 1))
-def test_outside_the_band_of_a_precision_calls_are_right_so_often(
-    pairs: list[tuple[float, bool]], threshold: float, precision: float
-) -> None:
+def test_outside_the_band_of_a_precision_calls_are_right_so_often(pairs, threshold, precision) -> None:
     found, golds = predictions_of([score for score, _ in pairs], threshold), [gold for _, gold in pairs]
     band = module.choose_band_by_precision(rows(golds), found, precision)
     for label in (HALLUCINATED, FAITHFUL):

@@ -19,6 +19,7 @@ from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import Example
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judges import read_labelled
+from tests.data_modules.official_rows import write
 from tests.running import evaluate_here, metrics_of
 from tests.tiny import write_nli
 
@@ -37,12 +38,10 @@ def wow() -> str:
 def answers(wow: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Responses of which every second copies half of the knowledge."""
     block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
-    file = tmp_path_factory.mktemp("answers") / "answers.jsonl"
     examples = read_benchmark(block, labelled=False).examples
     texts = [e.knowledge[: len(e.knowledge) // 2] if i % 2 else "I like music!" for i, e in enumerate(examples)]
     rows = [{"id": example.id, "text": text} for example, text in zip(examples, texts, strict=True)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write(tmp_path_factory.mktemp("answers") / "answers.jsonl", rows)
 
 
 def judged(folder: Path, wow: str, answers: Path, *options: str, audit: str = "") -> dict[str, Any]:
@@ -68,9 +67,7 @@ def with_training(
     return folder
 
 
-def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
-    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_judge_stands_beside_its_error_and_its_corrected_rate(trained, audit, wow, answers, tmp_path, capsys):
     judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
     found = judged(tmp_path / "run", wow, answers, judges, f"benchmark.critic={trained}", audit=audit)
     shown = " ".join(capsys.readouterr().out.split())
@@ -88,9 +85,7 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     assert "against people's labels" not in shown, "the terminal has the rates alone"
 
 
-def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
-    trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(trained, wow, answers, tmp_path, capsys) -> None:
     found = judged(tmp_path / "run", wow, answers, "verbose=true", f"benchmark.critic={trained}")
     assert not any("corrected" in name for name in found)
     assert "no rate is corrected" in capsys.readouterr().out
@@ -116,9 +111,7 @@ def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path
     assert free is not None and len(free.rows) == len(every.rows)
 
 
-def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
-    trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(trained, audit, wow, answers, tmp_path, capsys):
     every = read_labelled({"critic": str(trained), "judge_labels": [{"dataset": "audit", "path": audit}]})
     assert every is not None
     half = [replace(row, id=row.id.partition("/")[2]) for row in every.rows[: len(every.rows) // 2]]
@@ -134,9 +127,7 @@ def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
     assert "by judge 3" in shown, "what each judge has seen of the judged turns is told too"
 
 
-def test_an_nli_model_judges_by_entailment(
-    wow: str, audit: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_nli_model_judges_by_entailment(wow, audit, answers, tmp_path, capsys) -> None:
     nli = write_nli(tmp_path / "nli", positions=200)
     found = judged(tmp_path / "run", wow, answers, f"benchmark.judges=['nli:{nli}']", "verbose=true", audit=audit)
     shown = " ".join(capsys.readouterr().out.split())

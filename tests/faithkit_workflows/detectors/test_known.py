@@ -93,10 +93,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
     monkeypatch.setattr("faithkit_workflows.detectors.known.PACKAGE", "no_such_package")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
 ANSWERING = (
@@ -318,12 +315,7 @@ def test_a_vllm_server_gets_the_variables_of_the_template_and_others_cannot_read
         ("minichek-roberta-large", "did you mean minicheck-roberta-large"),
     ],
 )
-def test_a_mistake_says_what_to_type(
-    checkpoint: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+def test_a_mistake_says_what_to_type(checkpoint: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         load(checkpoint.format(empty=tmp_path))
     assert words.format(empty=tmp_path) in str(caught.value)

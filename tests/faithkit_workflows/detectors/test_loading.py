@@ -42,9 +42,7 @@ def test_no_example_shares_knowledge_dialogue_or_group_with_a_tested_row(benchma
     assert not {shot.knowledge for shot in shots} & {shot.knowledge for shot in others}
 
 
-def test_every_question_of_a_run_begins_with_the_same_examples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_question_of_a_run_begins_with_the_same_examples(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("KEY", "none")
     with ChatServer(answer=lambda messages, seed, sample: "Yes") as server:
         given = ["benchmark=halludial", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0", "seed=3"]

@@ -15,6 +15,7 @@ from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, to_
 from faithkit_workflows.detectors.loading import load_detector
 from faithkit_workflows.serve.schemas import CheckResult, Problem, Row
 from faithkit_workflows.serve.served_model import Asked, ServedModel
+from tests.data_modules.official_rows import write
 from tests.model_folders import make_foreign
 from tests.running import compose
 
@@ -99,9 +100,8 @@ def score(checkpoint: str, folder: Path, *overrides: str) -> tuple[list[dict[str
     """Scores the rows; returns them with the verdicts, and the page."""
     from faithkit_workflows import score
 
-    rows = ({"context": context, "answer": answer} for context, answer in [*ROWS.values(), ENGLISH])
-    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    keys = (f"path={folder / 'rows.jsonl'}", f"checkpoint={checkpoint}", f"run_dir={folder / 'run'}")
+    rows = [{"context": context, "answer": answer} for context, answer in [*ROWS.values(), ENGLISH]]
+    keys = (f"path={write(folder / 'rows.jsonl', rows)}", f"checkpoint={checkpoint}", f"run_dir={folder / 'run'}")
     score.main(compose("score", "num_resamples=20", *keys, *overrides))
     lines = (folder / "run" / "rows.scored.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines], (folder / "run" / "answers.html").read_text()
@@ -117,9 +117,7 @@ def test_a_multilingual_model_scores_a_table_without_a_note(multilingual: str, t
         assert first in page, "before the first mark"
 
 
-def test_a_table_gets_the_column_and_one_note(
-    write_multilingual: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_gets_the_column_and_one_note(write_multilingual, tmp_path, capsys) -> None:
     english = str(write_multilingual("ragtruth"))
     scored, page = score(english, tmp_path)
     note = "4 of 5 rows (80.0%) are in a language that the detector does not read: de 1, zh 1, ar 1, hi 1; it reads en"
@@ -149,9 +147,7 @@ def test_python_and_adapters_warn_stop_or_are_quiet(write_multilingual: Any, cap
 
 
 @pytest.mark.parametrize("on_language", ["warn", "stop", "ignore"])
-def test_the_service_adds_the_language_or_refuses_the_row(
-    on_language: str, write_multilingual: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_service_adds_the_language_or_refuses_the_row(on_language, write_multilingual, caplog) -> None:
     config = {"threshold": None, "precision": "32-true", "labels": None, "on_language": on_language}
     model = ServedModel("tiny", str(write_multilingual("ragtruth")), config)
     model.load()

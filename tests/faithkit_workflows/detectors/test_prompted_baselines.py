@@ -44,9 +44,7 @@ def predictions(folder: Path, name: str) -> list[dict[str, Any]]:
     [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["selfcheck.measure=ngram"], ["examiner.turns=2"]],
     ids=["prompt", "ngram", "examiner"],
 )
-def test_a_server_is_asked_and_a_second_run_asks_nothing(
-    options: list[str], server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_is_asked_and_a_second_run_asks_nothing(options, server, tmp_path, capsys) -> None:
     path = written_layout("halueval", {"test": 12})
     given = ["benchmark=halueval", f"benchmark.path={path}", *QUIET, *asking_with_cache(server, tmp_path), *options]
     evaluate_here(*given, f"run_dir={tmp_path / 'run'}")
@@ -100,9 +98,7 @@ def test_the_other_models_responses_need_no_language_model(measure: str, tiny_be
         ("measure=ngram samples=others", "do not name the models that wrote them"),
     ],
 )
-def test_a_baseline_that_lacks_something_is_refused(
-    options: str, message: str, trained: Path, language_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_baseline_that_lacks_something_is_refused(options, message, trained, language_models, tmp_path) -> None:
     line = re.sub(r"\b(measure|samples|temperature)=", r"selfcheck.\1=", options)
     given = line.format(run=trained, llama=language_models["llama"]).split()
     with pytest.raises(UserError, match=message):

@@ -144,9 +144,7 @@ def test_a_model_is_identified_by_its_files(tiny_bert: Path, tmp_path: Path) -> 
         model_key("./nowhere")
 
 
-def test_features_are_computed_again_for_another_model_at_the_same_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_are_computed_again_for_another_model_at_the_same_path(tmp_path, monkeypatch) -> None:
     calls: list[str] = []
 
     def compute_cosines(encoder: str, knowledge: list[str], responses: list[str]) -> np.ndarray:

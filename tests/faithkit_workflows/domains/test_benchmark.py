@@ -12,7 +12,7 @@ from faithkit.baselines.word_features import unsupported_share
 from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.classification import Outcomes, classification_statistic
 from faithkit.pages.page_tables import render_text
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples
 from faithkit_workflows.domains.benchmark import (
     DomainTest,
@@ -23,6 +23,7 @@ from faithkit_workflows.domains.benchmark import (
 )
 from faithkit_workflows.domains.domain_rows import read_all_domains, read_domains
 from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD
+from tests.data_modules.examples import example
 from tests.faithkit_workflows.domains.corpora import SETS, write_corpora
 from tests.running import evaluate_here, plain_config
 
@@ -50,9 +51,7 @@ def run(path: Path, predictions: Path, *overrides: str) -> dict:
     return json.loads((path / "metrics.json").read_text())
 
 
-def test_every_domain_has_metrics_and_baselines_of_other_domains(
-    predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_domain_has_metrics_and_baselines_of_other_domains(predictions, tmp_path, capsys) -> None:
     found = run(tmp_path / "run", predictions)
     metrics, facts = found["metrics"], found["meta"]["test_sets"]
     for name in ("xsum", "snli", "conjnli", "mean"):
@@ -81,9 +80,7 @@ def test_every_domain_has_metrics_and_baselines_of_other_domains(
 
 
 @pytest.mark.parametrize(("part", "corpora"), [(DEV, "files"), (HELD, "files"), (HELD, "embedded")])
-def test_accesses_to_held_out_rows_of_files_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, corpora: str
-) -> None:
+def test_accesses_to_held_out_rows_of_files_are_counted(tmp_path, capsys, part, corpora) -> None:
     path = corpora if corpora == "embedded" else str(write_corpora(tmp_path / corpora))
     options = (f"benchmark.path={path}", SETS)
     given, before = score_all(tmp_path / "all.jsonl", *options), count_test_accesses()
@@ -96,21 +93,15 @@ def test_accesses_to_held_out_rows_of_files_are_counted(
 
 def test_a_domain_can_have_another_nli_model() -> None:
     block = plain_config("evaluate", "benchmark=domains", "benchmark.nli=usual", "benchmark.domains.snli.nli=other")
-    assert {name: one.nli for name, one in read_domains(block["benchmark"]["domains"], None).items() if one.nli} == {
-        "snli": "other"
-    }
+    found = read_domains(block["benchmark"]["domains"], None)
+    assert {name: one.nli for name, one in found.items() if one.nli} == {"snli": "other"}
 
 
 def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> DomainTest:
     generator = np.random.default_rng(len(name))
     gold = generator.random(num) < 0.5
-    examples = [
-        Example(
-            id=f"{name}/{i}", source="s", split="t", group=f"{i // 2}", knowledge="k", response="r",
-            label=HALLUCINATED if wrong else FAITHFUL,
-        )
-        for i, wrong in enumerate(gold.tolist())
-    ]  # fmt: skip
+    labels = [HALLUCINATED if wrong else FAITHFUL for wrong in gold]
+    examples = [example(id=f"{name}/{i}", group=f"{i // 2}", label=label) for i, label in enumerate(labels)]
 
     def predict(spread: float) -> dict[str, Prediction]:
         scores = 1 / (1 + np.exp(-(2.0 * gold - 1 + generator.normal(0, spread, num))))
@@ -174,9 +165,7 @@ def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() 
         ([1, 0], [0.9, 0.9], (0.5, 0.5, 0.5, 0.5, 1.0)),  # rows of equal confidence are judged together
     ],
 )
-def test_accuracy_is_measured_over_the_most_confident_rows(
-    gold: list[int], scores: list[float], expected: tuple[float, ...]
-) -> None:
+def test_accuracy_is_measured_over_the_most_confident_rows(gold, scores, expected) -> None:
     called = np.array([score > 0.5 for score in scores], np.int8)
     groups = Groups.of(map(str, range(len(gold))))
     outcomes = Outcomes(gold=np.array(gold, np.int8), called=called, scores=np.array(scores), groups=groups)

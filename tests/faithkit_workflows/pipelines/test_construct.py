@@ -54,9 +54,11 @@ def halludial(folder: Path) -> list[Example]:
     return [example for examples in found.values() for example in examples]
 
 
-def test_spontaneous_replies_are_judged_and_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_spontaneous_replies_are_judged_read_back_and_traced_to_model_prompt_seed_and_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with server() as served:
-        construct_here(*overrides(served, tmp_path / "run", "limit=30"))
+        construct_here(*overrides(served, tmp_path / "run", "limit=30", "seed=7"))
     examples = halludial(tmp_path / "run")
     assert len(examples) == 60 and {example.meta["model"] for example in examples} == {WRITER, OTHER}
     assert all(e.response == REPLY and e.label == HALLUCINATED and WRONG in (e.target or "") for e in examples)
@@ -70,19 +72,12 @@ def test_spontaneous_replies_are_judged_and_read_back(tmp_path: Path, capsys: py
         assert row["reference"] and body["messages"][-1]["content"].count("Reference reply:") == 4
     printed = capsys.readouterr().out
     assert "label hallucinated" in printed and "response of them in train, word for word" in printed
-
-
-def test_each_row_can_be_traced_to_model_prompt_seed_and_code(tmp_path: Path) -> None:
-    with server() as served:
-        construct_here(*overrides(served, tmp_path / "run", "limit=9", "seed=7"))
     found = steps(tmp_path / "run")
     sampled = found[f"sample-{WRITER}"]
     (name, fingerprint), *_ = sampled["settings"]["prompts"].items()
     assert (tmp_path / "run" / "prompts" / f"{name}-{fingerprint}.txt").read_text().count("{knowledge}") == 1
     assert sampled["settings"]["decoding"]["seed"] == 7 and WRITER in sampled["engine"]
     assert sampled["versions"]["git_commit"] and found["inputs"]["settings"]["content"]
-    (example, *_) = halludial(tmp_path / "run")
-    assert example.meta["model"] in (WRITER, OTHER)
 
 
 def test_induced_hallucinations_come_with_the_faithful_replies(tmp_path: Path) -> None:
@@ -175,9 +170,7 @@ def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, 
 
 
 @pytest.mark.parametrize("change", ["labels", "weights"])
-def test_another_meaning_or_training_of_a_detector_annotates_again_and_asks_for_no_reply(
-    change: str, tmp_path: Path
-) -> None:
+def test_another_meaning_or_training_of_a_detector_annotates_again_and_asks_for_no_reply(change, tmp_path) -> None:
     critic = write_critic(tmp_path / "critic", *(("LABEL_0", "LABEL_1") if change == "labels" else ()))
     again = []
     with server() as served:
@@ -209,9 +202,7 @@ def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: 
             resume(tmp_path / "run", "pipeline=rag")
 
 
-def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(tmp_path, capsys) -> None:
     with server() as served:
         given = overrides(served, tmp_path / "run", "limit=40", "dry_run=true", "engine.price=[1,2]")
         construct_here(*given)

@@ -1,6 +1,5 @@
 """construct.py pipeline=estimate: the rate of a system from verdicts and labels, in waves, and what it refuses."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,9 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_workflows import construct
+from tests.data_modules.official_rows import write
 from tests.faithkit.statistics.estimate_coverage import responses
+from tests.faithkit_workflows.pipelines.serving import sheet
 from tests.running import compose, metrics_of
 
 NAMES = {1.0: "hallucinated", 0.0: "faithful"}
@@ -23,20 +24,6 @@ def estimate(folder: Path, predictions: Path, *more: str) -> dict[str, Any]:
     return metrics_of(folder, f"test/{predictions.stem}/")
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.fixture(scope="module")
 def truth() -> tuple[np.ndarray, np.ndarray]:
     labels, scores, _ = responses(np.random.default_rng(3), 0.3, "over-eager")
@@ -46,18 +33,17 @@ def truth() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def predictions(tmp_path: Path, truth: tuple[np.ndarray, np.ndarray]) -> Path:
     """A predictions file of 800 responses by two models, as evaluate.py writes one."""
-    path = tmp_path / "verdicts.jsonl"
-    with path.open("w") as file:
-        for row, score in enumerate(truth[1]):
-            one = {"id": f"r{row}", "label": NAMES[float(score > 0.5)], "score": float(score), "spans": []}
-            one |= {"text": "", "group": f"d{row // 4}", "model": "ab"[row // 4 % 2], "response": f"It is so, {row}."}
-            file.write(json.dumps(one) + "\n")
-    return path
+    rows = []
+    for row, score in enumerate(truth[1]):
+        one = {"id": f"r{row}", "label": NAMES[float(score > 0.5)], "score": float(score), "spans": []}
+        more = {"text": "", "group": f"d{row // 4}", "model": "ab"[row // 4 % 2], "response": f"It is so, {row}."}
+        rows.append(one | more)
+    return write(tmp_path / "verdicts.jsonl", rows)
 
 
 def fill(path: Path, truth: tuple[np.ndarray, np.ndarray]) -> int:
     """Labels what is empty in a label_next.csv, as people would; gives how many that was."""
-    rows = rows_of(path)
+    rows = sheet(path)
     empty = [row for row in rows if not row["label"]]
     for row in empty:
         row["label"] = NAMES[truth[0][int(row["id"][1:])]]
@@ -65,14 +51,12 @@ def fill(path: Path, truth: tuple[np.ndarray, np.ndarray]) -> int:
     return len(empty)
 
 
-def test_waves_of_labels_bring_the_rate_to_the_truth(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waves_of_labels_bring_the_rate_to_the_truth(tmp_path, predictions, truth, capsys) -> None:
     found = estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
     assert set(found) == {"rate_detector"} and found["rate_detector"]["low"] > truth[0].mean() + 0.1
     labels = tmp_path / "first" / "label_next.csv"
     assert fill(labels, truth) == 80
-    assert rows_of(labels)[0]["response"].startswith("It is so")
+    assert sheet(labels)[0]["response"].startswith("It is so")
 
     options = ("pipeline.by=model", "pipeline.width=0.1", "pipeline.label_next=120")
     found = estimate(tmp_path / "second", predictions, f"pipeline.labels={labels}", *options)
@@ -81,7 +65,7 @@ def test_waves_of_labels_bring_the_rate_to_the_truth(
     assert found["by/a/rate"]["n"] + found["by/b/rate"]["n"] == found["rate"]["n"] == 800
     assert found["labels_needed"]["value"] > 80
     first, labels = found["rate"], tmp_path / "second" / "label_next.csv"
-    assert len(rows_of(labels)) == 200 and fill(labels, truth) == 120
+    assert len(sheet(labels)) == 200 and fill(labels, truth) == 120
 
     last = estimate(tmp_path / "third", predictions, f"pipeline.labels={labels}")["rate"]
     for rate in (first, last):
@@ -89,25 +73,21 @@ def test_waves_of_labels_bring_the_rate_to_the_truth(
     assert last["high"] - last["low"] < first["high"] - first["low"]
 
 
-def test_labels_count_by_their_recorded_probability_whatever_detector_is_corrected(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_labels_count_by_their_recorded_probability_whatever_detector_is_corrected(tmp_path, predictions, truth):
     estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
     labels = tmp_path / "first" / "label_next.csv"
     fill(labels, truth)
     rows = [json.loads(line) for line in predictions.read_text().splitlines()]
     for row in rows:
         row["score"] = row["score"] ** 3
-    other = tmp_path / "other" / "verdicts.jsonl"
-    other.parent.mkdir()
-    other.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    other = write(tmp_path / "other" / "verdicts.jsonl", rows)
     original = estimate(tmp_path / "original", predictions, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
     found = estimate(tmp_path / "found", other, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
     assert (found["value"], found["low"], found["high"]) == (original["value"], original["low"], original["high"])
     with pytest.raises(UserError, match=r"drawn by other scores.*\n  hint: .*pipeline.label_next=null"):
         estimate(tmp_path / "more", other, f"pipeline.labels={labels}", "pipeline.label_next=5")
 
-    drawn = rows_of(labels)
+    drawn = sheet(labels)
     for lacking in ({"waves": "", "inclusion_probability": ""}, {"waves": ""}, {"inclusion_probability": ""}):
         by_hand = {**drawn[0], "id": next(f"r{row}" for row in range(800) if f"r{row}" not in {d["id"] for d in drawn})}
         mixed = write(tmp_path / "mixed.csv", [*drawn, {**by_hand, **lacking}])
@@ -115,12 +95,10 @@ def test_labels_count_by_their_recorded_probability_whatever_detector_is_correct
             estimate(tmp_path / "mixed", predictions, f"pipeline.labels={mixed}")
 
 
-def test_a_wave_is_finished_before_the_next_is_drawn(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_a_wave_is_finished_before_the_next_is_drawn(tmp_path, predictions, truth) -> None:
     def part(wave: str, count: int) -> str:
         """The labels of a wave, some of its new rows left empty."""
-        rows = rows_of(tmp_path / wave / "label_next.csv")
+        rows = sheet(tmp_path / wave / "label_next.csv")
         for row in [row for row in rows if not row["label"]][count:]:
             row["label"] = NAMES[truth[0][int(row["id"][1:])]]
         return f"pipeline.labels={write(tmp_path / wave / 'part.csv', rows)}"
@@ -140,7 +118,7 @@ def test_a_wave_is_finished_before_the_next_is_drawn(
     with pytest.raises(UserError, match=r"still empty: 5\n  at: .*\n  hint: fill them, or give the label_next.csv of"):
         estimate(tmp_path / "third", predictions, part("second", 5))
     part("second", 0)
-    rows = rows_of(tmp_path / "second" / "part.csv")
+    rows = sheet(tmp_path / "second" / "part.csv")
     halves = [{**row, "label": ""} if n % 2 == half else row for half in (0, 1) for n, row in enumerate(rows)]
     shared = write(tmp_path / "shared.csv", halves)
     whole = estimate(tmp_path / "whole", predictions, f"pipeline.labels={tmp_path / 'second' / 'part.csv'}")
@@ -151,23 +129,21 @@ def test_the_dataset_gives_groups_parts_and_texts(tmp_path: Path) -> None:
     from data_modules.build import read_block
 
     examples = read_block({"dataset": "diahalu", "path": "embedded"})
-    path = tmp_path / "verdicts.jsonl"
-    path.write_text("".join(json.dumps({"id": e.id, "label": e.label, "score": None}) + "\n" for e in examples))
+    verdicts = [{"id": e.id, "label": e.label, "score": None} for e in examples]
+    path = write(tmp_path / "verdicts.jsonl", verdicts)
     labels = write(tmp_path / "labels.csv", [{"id": e.id, "label": e.label} for e in examples[::9]])
     dataset = ("pipeline.dataset=diahalu", "pipeline.path=embedded", "pipeline.by=domain")
     given = (f"pipeline.labels={labels}", *dataset, "pipeline.label_next=3")
     found = estimate(tmp_path / "run", path, *given)
     assert found["by/reasoning/rate"]["n"] == sum(e.meta["domain"] == "reasoning" for e in examples)
-    chosen = rows_of(tmp_path / "run" / "label_next.csv")[0]
+    chosen = sheet(tmp_path / "run" / "label_next.csv")[0]
     assert chosen["response"] == next(e.response for e in examples if e.id == chosen["id"])
     path.write_text(json.dumps({"id": "another", "label": 1}) + "\n")
     with pytest.raises(UserError, match="the dataset has no response 'another'"):
         estimate(tmp_path / "other", path, *given)
 
 
-def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(
-    tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(tmp_path, predictions, truth) -> None:
     more = [{"id": "x", "label": 1}, {"id": "r1", "label": ""}, {"id": "r0", "label": int(truth[0][0])}]
     given = [{"id": f"r{row}", "label": int(truth[0][row])} for row in range(0, 800, 13)]
     labels = write(tmp_path / "labels.csv", [*given, *more])
@@ -179,6 +155,7 @@ def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(
         assert line in log
 
 
+ONE, TWO = ({"id": id_, "label": 1} for id_ in ("r1", "r2"))
 LABELS = {
     "label 'contrary' of id 'r0'": [{"id": "r0", "label": "contrary"}],
     "'r1' is labelled twice, and differently\n  at: .*line 3": [{"id": "r1", "label": 0}, {"id": "r1", "label": 1}],
@@ -186,15 +163,9 @@ LABELS = {
     "none of 2 labels is of these responses": [{"id": "a", "label": 1}, {"id": "b", "label": 0}],
     "there is no column 'label'": [{"id": "r1", "gold": 1}],
     "nothing is labelled yet": [{"id": "r1", "label": ""}],
-    "has no inclusion_probability": [
-        {"id": "r1", "label": 1, "inclusion_probability": 0.1},
-        {"id": "r2", "label": 1, "inclusion_probability": ""},
-    ],
-    "column 'waves': ": [{"id": "r1", "label": 1, "waves": "by hand"}],
-    "2 different draws": [
-        {"id": "r1", "label": 1, "waves": "random 0.1"},
-        {"id": "r2", "label": 1, "waves": "random 0.2"},
-    ],
+    "has no inclusion_probability": [{**ONE, "inclusion_probability": 0.1}, {**TWO, "inclusion_probability": ""}],
+    "column 'waves': ": [{**ONE, "waves": "by hand"}],
+    "2 different draws": [{**ONE, "waves": "random 0.1"}, {**TWO, "waves": "random 0.2"}],
 }
 VERDICTS = {
     "id 'a' is given twice": [{"id": "a", "label": 1}, {"id": "a", "label": 0}],

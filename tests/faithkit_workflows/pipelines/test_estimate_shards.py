@@ -16,7 +16,7 @@ from construction.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit_workflows import construct
 from faithkit_workflows.pipelines.estimate import Estimated, estimate
-from tests.faithkit_workflows.pipelines.test_estimate import write
+from tests.data_modules.official_rows import write
 from tests.running import compose, plain_config
 
 NUM_ROWS = 1500
@@ -73,8 +73,7 @@ def estimated(given: dict[str, Any]) -> Estimated:
 
 def check_equal(tmp_path: Path, rows: list[dict[str, Any]], given: dict[str, Any]) -> None:
     """Compares the rates of shards with those of a single file with all rows."""
-    file = tmp_path / "all.jsonl"
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    file = write(tmp_path / "all.jsonl", rows)
     found, wanted = estimated(given), estimated({**given, "predictions": str(file)})
     for mine, theirs in zip(found.parts, wanted.parts, strict=True):
         assert all(getattr(mine, name) == getattr(theirs, name) for name in ("name", "num_responses", "num_labels"))
@@ -89,9 +88,7 @@ CHANGES = [{}, {"columns": {"group": None}}, SCORED, {"with_gaps": True}, {"with
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-def test_the_rates_are_those_of_one_file(
-    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rates_are_those_of_one_file(changes, tmp_path, monkeypatch) -> None:
     changes = dict(changes)
     rows = sample(changes.pop("with_gaps", False))
     monkeypatch.setattr(verdict_tables, "BATCH", changes.pop("batch", 10_000))
@@ -114,9 +111,7 @@ def test_the_rarest_values_count_together(tmp_path: Path, capsys: pytest.Capture
     assert sum(called[1:]) == pytest.approx(called[0]) == sum(row["label"] == "hallucinated" for row in rows)
 
 
-def test_the_command_shows_shares_without_labels_and_rates_with_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_shares_without_labels_and_rates_with_them(tmp_path, capsys) -> None:
     rows = sample()
     data = write_shards(tmp_path / "scored", rows)
     given = ["pipeline=estimate", f"pipeline.predictions={data}", "pipeline.by=language", "pipeline.num_resamples=50"]
@@ -147,9 +142,7 @@ def test_the_command_shows_shares_without_labels_and_rates_with_them(
     ],
     ids=str,
 )
-def test_columns_that_do_not_fit_are_refused_with_their_shard(
-    change: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_columns_that_do_not_fit_are_refused_with_their_shard(change, words, tmp_path) -> None:
     rows = sample()
     labels = write(tmp_path / "l.csv", [{"id": "en", "label": 1}])
     with pytest.raises(UserError) as caught:

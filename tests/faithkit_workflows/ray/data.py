@@ -1,6 +1,5 @@
 """Shards to score, and a launch that calls its one worker in this process."""
 
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from faithkit_workflows.ray.run_shards import work_on_shards
 from faithkit_workflows.ray.shard_worker import Answering, Scoring
+from tests.data_modules.official_rows import write
 from tests.running import plain_config
 
 WORDS = "river city long old dog plays red great north tower seven twelve winter music".split()
@@ -18,20 +18,11 @@ WORDS = "river city long old dog plays red great north tower seven twelve winter
 
 def rows(number: int, seed: int) -> list[dict[str, Any]]:
     draw = random.Random(seed)
-    return [
-        {
-            "knowledge": " ".join(draw.choices(WORDS, k=draw.randint(5, 40))),
-            "response": " ".join(draw.choices(WORDS, k=draw.randint(2, 12))),
-            "model": "ab"[row % 2],
-        }
-        for row in range(number)
-    ]
 
+    def words(least: int, most: int) -> str:
+        return " ".join(draw.choices(WORDS, k=draw.randint(least, most)))
 
-def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
+    return [{"knowledge": words(5, 40), "response": words(2, 12), "model": "ab"[row % 2]} for row in range(number)]
 
 
 def write_shards(folder: Path, number: int = 3, num_rows: int = 12) -> Path:
@@ -42,7 +33,7 @@ def write_shards(folder: Path, number: int = 3, num_rows: int = 12) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_pylist(made), folder / f"part-{shard:02}.parquet")
         else:
-            write_jsonl(folder / f"part-{shard:02}.jsonl", made)
+            write(folder / f"part-{shard:02}.jsonl", made)
     return folder
 
 

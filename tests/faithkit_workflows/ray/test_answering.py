@@ -9,7 +9,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
 from faithkit_workflows.settings.prediction import GenerateSettings
-from tests.faithkit_workflows.ray.data import answer, rows, untouched, write_jsonl, write_shards
+from tests.data_modules.official_rows import write
+from tests.faithkit_workflows.ray.data import answer, rows, untouched, write_shards
 from tests.running import compose, plain_config
 
 
@@ -17,7 +18,7 @@ def questions(folder: Path, number: int = 3) -> Path:
     """Writes shards of rows that have no response yet."""
     for shard in range(number):
         made = [{"knowledge": r["knowledge"], "question": f"{r['response']}?", "day": shard} for r in rows(5, shard)]
-        write_jsonl(folder / f"part-{shard}.jsonl", made)
+        write(folder / f"part-{shard}.jsonl", made)
     return folder
 
 
@@ -50,9 +51,7 @@ def test_rows_need_no_response_and_keep_their_columns(finished: Path) -> None:
     assert any(table["response"].to_pylist())
 
 
-def test_a_detector_chooses_and_its_share_is_reported(
-    finished: Path, tiny_llama: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_detector_chooses_and_its_share_is_reported(finished, tiny_llama, trained, tmp_path, capsys) -> None:
     answer(finished / "data", tmp_path / "out", tiny_llama, "best_of=3", f"detector={trained}")
     table = pq.read_table(tmp_path / "out")
     assert table.column_names[3:] == ["response", "label", "probability", "spans"]

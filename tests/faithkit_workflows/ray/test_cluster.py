@@ -118,9 +118,7 @@ def test_a_worker_that_is_killed_costs_its_shard_in_flight(
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(
-    cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(cluster, data, trained, expected, tmp_path):
     out, copy = tmp_path / "out", shutil.copytree(data, tmp_path / "data")
     process = command(copy, out, trained, f"ray.address={cluster.address}", "ray.workers=2")
     wait_for(lambda: accounts(out) >= 2, process)
@@ -141,9 +139,7 @@ def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(
 
 
 @pytest.mark.slow
-def test_a_cluster_without_room_for_the_workers_is_refused(
-    cluster: Any, data: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_cluster_without_room_for_the_workers_is_refused(cluster, data, trained, tmp_path) -> None:
     for overrides, words in (
         (["ray.workers=9"], "room for 3 workers of 1 CPU, and 9 are needed\n  hint: ray.workers=3"),
         (["ray.cpus=2"], "room for 0 workers of 2 CPU"),
@@ -155,9 +151,7 @@ def test_a_cluster_without_room_for_the_workers_is_refused(
 
 
 @pytest.mark.slow
-def test_a_node_that_is_removed_gives_its_shard_to_the_others(
-    cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_a_node_that_is_removed_gives_its_shard_to_the_others(cluster, data, trained, expected, tmp_path) -> None:
     out = tmp_path / "out"
     process = command(data, out, trained, f"ray.address={cluster.address}")  # a worker on every node
     wait_for(lambda: accounts(out), process)
@@ -170,9 +164,7 @@ def test_a_node_that_is_removed_gives_its_shard_to_the_others(
 
 
 @pytest.mark.slow
-def test_without_an_address_the_machine_is_the_cluster(
-    data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_without_an_address_the_machine_is_the_cluster(data, trained, expected, tmp_path) -> None:
     code, _, errors = end(command(data, tmp_path / "out", trained, "ray.workers=1"))
     assert code == 0, errors
     assert scored(tmp_path / "out") == expected

@@ -15,7 +15,7 @@ from faithkit_workflows.ray.out_folder import identify_model
 from faithkit_workflows.settings.prediction import ScoreSettings
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.ray.data import score, scored, write_shards
-from tests.running import ROOT, compose, plain_config
+from tests.running import ROOT, plain_config
 
 pytestmark = pytest.mark.usefixtures("no_account")
 
@@ -30,20 +30,6 @@ def served(file: Path, server: ChatServer, **others: object) -> Path:
     engine = {"name": "openai", "model": MODEL, "base_url": server.url, "cache": None, "max_retries": 0}
     write_config(file, {"engine": engine, **others})
     return file
-
-
-def test_a_judge_of_this_machine_judges_shards_as_it_judges_a_file(
-    language_models: dict[str, Path], tmp_path: Path
-) -> None:
-    from faithkit_workflows import score as single
-
-    data = write_shards(tmp_path / "data", number=2, num_rows=4)
-    score(data, tmp_path / "out", language_models["llama"])
-    for number, (name, content) in enumerate(scored(tmp_path / "out").items()):
-        (file,) = data.glob(f"{Path(name).stem}.*")
-        given = [f"path={file}", f"output={tmp_path / name}", f"checkpoint={language_models['llama']}"]
-        single.main(compose("score", *given, f"run_dir={tmp_path / str(number)}", "num_resamples=20"))
-        assert content == (tmp_path / name).read_bytes()
 
 
 def test_a_judge_behind_a_server_judges_shards(server: ChatServer, tmp_path: Path) -> None:
@@ -72,9 +58,7 @@ def test_a_prompt_that_has_changed_is_another_model(server: ChatServer, tmp_path
     assert identify_model(str(file)) != before
 
 
-def test_a_path_that_workers_would_not_find_is_refused(
-    server: ChatServer, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_workers_would_not_find_is_refused(server, trained, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(trained.parent)
     file = served(tmp_path / "cascade.yaml", server, checkpoint=trained.name, cascade={"band": [0.2, 0.8]})
     config = plain_config("score", f"path={tmp_path}", f"checkpoint={file}", "engine=ray", f"out={tmp_path}-out")

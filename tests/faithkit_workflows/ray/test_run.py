@@ -15,7 +15,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.signals import Interrupted
 from faithkit_workflows.ray.shard_worker import ShardWorker
-from tests.faithkit_workflows.ray.data import in_process, rows, score, scored, untouched, write_jsonl, write_shards
+from tests.data_modules.official_rows import write
+from tests.faithkit_workflows.ray.data import in_process, rows, score, scored, untouched, write_shards
 from tests.running import compose
 
 
@@ -27,30 +28,24 @@ def plain(file: Path, output: Path, checkpoint: Path, run_dir: Path) -> bytes:
     return output.read_bytes()
 
 
-def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(
-    finished: Path, trained: Path, tmp_path: Path
-) -> None:
-    found = scored(finished / "out")
+@pytest.mark.parametrize("detector", ["trained", "trained_tagger", "llama"])
+def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(detector, request, tmp_path) -> None:
+    is_judge = detector == "llama"
+    checkpoint = request.getfixturevalue("language_models")[detector] if is_judge else request.getfixturevalue(detector)
+    data = write_shards(tmp_path / "data", num_rows=4 if is_judge else 12)
+    score(data, tmp_path / "out", checkpoint)
+    found = scored(tmp_path / "out")
     assert list(found) == ["part-00.parquet", "part-01.parquet", "part-02.parquet"]
     for number, (name, content) in enumerate(found.items()):
-        (file,) = (finished / "data").glob(f"{Path(name).stem}.*")
-        assert content == plain(file, tmp_path / name, trained, tmp_path / f"run-{number}")
+        (file,) = data.glob(f"{Path(name).stem}.*")
+        assert content == plain(file, tmp_path / name, checkpoint, tmp_path / f"run-{number}")
 
 
-def test_a_tagger_marks_the_spans_that_it_marks_in_a_single_file(trained_tagger: Path, tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "data" / "a.jsonl", rows(6, 1)).parent
-    score(data, tmp_path / "out", trained_tagger)
-    alone = plain(data / "a.jsonl", tmp_path / "a.parquet", trained_tagger, tmp_path / "run")
-    assert scored(tmp_path / "out") == {"a.parquet": alone}
-
-
-def test_a_second_launch_reads_no_shard_again_and_scores_those_that_are_new(
-    finished: Path, copied: Path, trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_launch_reads_no_shard_again_and_scores_those_that_are_new(finished, copied, trained, capsys) -> None:
     data = finished / "data"
     score(data, copied, trained, run=untouched)
     assert "3 are scored already, 0 are left" in capsys.readouterr().out
-    fourth = write_jsonl(data / "part-03.jsonl", rows(4, 9))
+    fourth = write(data / "part-03.jsonl", rows(4, 9))
     try:
         score(data, copied, trained)
     finally:
@@ -76,9 +71,7 @@ def test_shards_may_be_named_by_a_glob_or_lie_in_an_archive(trained: Path, tmp_p
     assert scored(tmp_path / "zip") == scored(tmp_path / "glob")
 
 
-def test_shards_keep_their_folders_and_hidden_files_are_left_out(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_keep_their_folders_and_hidden_files_are_left_out(trained, tmp_path, capsys) -> None:
     data = tmp_path / "data"
     for name in ("day=1/a.csv", "day=2/a.csv"):
         (data / name).parent.mkdir(parents=True)
@@ -91,10 +84,8 @@ def test_shards_keep_their_folders_and_hidden_files_are_left_out(
     assert "left out: README.md\n" in capsys.readouterr().out
 
 
-def test_bad_rows_are_put_aside_with_their_shard_and_line(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_jsonl(tmp_path / "data" / "a.jsonl", rows(2, 0))
+def test_bad_rows_are_put_aside_with_their_shard_and_line(trained, tmp_path, capsys) -> None:
+    path = write(tmp_path / "data" / "a.jsonl", rows(2, 0))
     path.write_text(f"{path.read_text()}no json\n" + json.dumps({"knowledge": "k", "response": "", "model": "b"}))
     score(path.parent, tmp_path / "out", trained)
     rejects = (tmp_path / "out/_faithkit/rejects/a.jsonl.jsonl").read_text().splitlines()
@@ -104,9 +95,7 @@ def test_bad_rows_are_put_aside_with_their_shard_and_line(
     assert labels[2:] == [None] and None not in labels[:2], "a row that could be read stays, without a verdict"
 
 
-def test_the_share_is_shown_by_column_over_all_shards(
-    finished: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_share_is_shown_by_column_over_all_shards(finished, trained, tmp_path, capsys) -> None:
     score(finished / "data", tmp_path / "out", trained, "by=model")
     table = pq.read_table(tmp_path / "out").to_pylist()
     shown = capsys.readouterr().out
@@ -138,9 +127,7 @@ def test_an_interrupted_launch_goes_on_to_the_same_folder(finished: Path, traine
         ('{"knowledge": "", "response": "r", "model": "a"}\n', "no row can be used"),
     ],
 )
-def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(
-    content: str, words: str, trained: Path, tmp_path: Path
-) -> None:
+def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(content, words, trained, tmp_path) -> None:
     data = write_shards(tmp_path / "data")
     bad = data / "part-01.jsonl"
     (data / "part-01.parquet").unlink()
@@ -151,14 +138,12 @@ def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(
     assert words in message and "part-01.jsonl" in message and "1 of 3 shards are not scored" in message
     assert len(message.splitlines()) <= 3 and "run the same command again" in message
     assert scored(tmp_path / "out").keys() == {"part-00.parquet", "part-02.parquet"}
-    write_jsonl(bad, rows(12, 1))
+    write(bad, rows(12, 1))
     score(data, tmp_path / "out", trained)
     assert len(scored(tmp_path / "out")) == 3
 
 
-def test_a_shard_that_changes_or_vanishes_is_reported_and_nothing_is_lost(
-    finished: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_shard_that_changes_or_vanishes_is_reported_and_nothing_is_lost(finished, trained, tmp_path) -> None:
     data, out = shutil.copytree(finished / "data", tmp_path / "data"), tmp_path / "out"
     score(data, out, trained)
     first = data / "part-00.jsonl"

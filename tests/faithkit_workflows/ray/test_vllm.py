@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from generation.build_engine import load_checkpoint, load_weights
-from tests.faithkit_workflows.ray.data import rows, write_jsonl
+from tests.data_modules.official_rows import write
+from tests.faithkit_workflows.ray.data import rows
 from tests.running import ROOT
 from tests.tiny import write_language_model
 from tests.vllm_python import VLLM_PYTHON, needs_vllm
@@ -86,7 +87,7 @@ def test_answers_are_those_of_one_machine_though_a_worker_is_killed(model: Path,
     data, out = tmp_path / "data", tmp_path / "out"
     for shard in range(4):
         made = [{"knowledge": row["knowledge"], "response": row["response"]} for row in rows(60, shard)]
-        write_jsonl(data / f"part-{shard}.jsonl", made)
+        write(data / f"part-{shard}.jsonl", made)
     command = started(model, data, *RAY, f"out={out}")
     kill_worker(command, out)
     assert len(list(out.glob("*.parquet"))) < 4, "it was killed too late"

@@ -1,7 +1,6 @@
 """Conversations sent to /v1/check: the verdicts of `check(messages=...)`, or a refusal that names the message."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,8 @@ from tests.faithkit_workflows.serve.running_server import RunningServer
 
 pytestmark = pytest.mark.xdist_group("serve-conversations")
 CHECK = "/v1/check"
-LOOK = {
-    "role": "assistant",
-    "content": None,
-    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": '{"id": 7}'}}],
-}
+CALL = {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": '{"id": 7}'}}
+LOOK = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"item": "mug", "unit_price": 12.5, "quantity": 2}'}
 MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": "Hello! How can I help?"},
@@ -31,9 +27,7 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 
 
-def test_each_turn_gets_the_verdict_of_check_with_the_tool_of_its_evidence(
-    server: RunningServer, default_file: Path
-) -> None:
+def test_each_turn_gets_the_verdict_of_check_with_the_tool_of_its_evidence(server, default_file) -> None:
     status, _, reply = server.reply(CHECK, {"messages": MESSAGES})
     expected = check(messages=MESSAGES, by=f"default:{default_file}")
     assert status == 200 and reply["model"] == "tiny"
@@ -61,6 +55,7 @@ def test_words_of_the_user_are_evidence_where_they_are_asked_for(server: Running
 
 
 DEEP = json.loads("[" * 900 + "]" * 900)
+LONG = {"role": "assistant", "content": "It lasts. " * 6_000}
 
 
 @pytest.mark.parametrize(
@@ -80,12 +75,7 @@ DEEP = json.loads("[" * 900 + "]" * 900)
         ({"messages": [*MESSAGES, {"role": "user", "content": DEEP}]}, "invalid_request", "messages", "message 8"),
         ({"messages": [*MESSAGES, {"role": "user", "content": "\ud800"}]}, "invalid_request", "messages", "message 8"),
         ({"messages": [*MESSAGES, *[MESSAGES[-1]] * 39]}, "too_many_rows", "messages", "40"),
-        (
-            {"messages": [*MESSAGES, {"role": "assistant", "content": "It lasts. " * 6_000}]},
-            "row_too_large",
-            "messages.7.content",
-            "",
-        ),
+        ({"messages": [*MESSAGES, LONG]}, "row_too_large", "messages.7.content", ""),
     ],
 )
 def test_a_refusal_names_the_message(server: RunningServer, body: Any, code: str, field: str | None, part: str) -> None:

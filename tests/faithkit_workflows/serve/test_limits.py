@@ -24,7 +24,7 @@ from faithkit_workflows.serve.server import HEADER_SECONDS
 from tests.faithkit_workflows.serve.running_server import ROW, RunningServer, run_server
 
 pytestmark = pytest.mark.xdist_group("serve-limits")
-CHECK = "/v1/check"
+CHECK, CHAT = "/v1/check", "/v1/chat/completions"
 HEAD = f"POST {CHECK} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HALF = "a secret \ud800"  # half of a character, which cannot be sent back
 MESSAGES, ANSWERED = [{"role": "user", "content": "How long?"}], {"role": "assistant", "content": "It lasts."}
@@ -82,32 +82,20 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         (CHECK, b"[" * 100_000, "invalid_json", None),
         (CHECK, b'{"rows":' * 30_000, "body_too_large", None),
         ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "invalid_request", "text_2"),
-        ("/v1/chat/completions", {"messages": MESSAGES}, "invalid_request", "messages.0"),
-        ("/v1/chat/completions", {"messages": [*MESSAGES, ANSWERED]}, "invalid_request", "messages"),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": 5}]},
-            "invalid_request",
-            "messages.0.content",
-        ),
+        (CHAT, {"messages": MESSAGES}, "invalid_request", "messages.0"),
+        (CHAT, {"messages": [*MESSAGES, ANSWERED]}, "invalid_request", "messages"),
+        (CHAT, {"messages": [{"role": "user", "content": 5}]}, "invalid_request", "messages.0.content"),
         (CHECK, {**ROW, "response": HALF}, "invalid_request", "response"),
         (CHECK, {"rows": [ROW, {**ROW, "question": HALF}]}, "invalid_request", "rows.1.question"),
         (CHECK, {**ROW, "knowledge": [{"id": HALF, "text": "a"}]}, "invalid_request", "knowledge.0.id"),
         (CHECK, {**ROW, "history": [{"text": HALF}]}, "invalid_request", "history.0.text"),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "system", "content": HALF}]},
-            "invalid_request",
-            "messages.0.content",
-        ),
+        (CHAT, {"messages": [{"role": "system", "content": HALF}]}, "invalid_request", "messages.0.content"),
         ("/v1/check/stream", {"knowledge": "a"}, "wrong_content_type", None),
         ("/v1/nothing", {}, "not_found", None),
         ("/v1/jobs/unknown", None, "unknown_job", "id"),
     ],
 )
-def test_each_refusal_names_what_is_wrong(
-    server: RunningServer, path: str, body: Any, code: str, field: str | None
-) -> None:
+def test_each_refusal_names_what_is_wrong(server, path, body, code, field) -> None:
     status, headers, reply = server.reply(path, body)
     error = reply["error"]
     assert (status, error["code"], error["field"]) == (STATUSES[code], code, field)

@@ -1,7 +1,6 @@
 """The page in a browser: an example, the threshold, a problem, a phone."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +28,15 @@ def wait(browser: Browser, condition: str) -> None:
     )
 
 
+def judge_example(browser: Browser, server: RunningServer, number: int = 0) -> None:
+    browser.open(server.url)
+    browser.click("#examples button", number)
+    wait(browser, "!document.querySelector('#result').hidden")
+
+
 def test_an_example_is_judged_and_the_threshold_changes_its_label(browser: Browser, server: RunningServer) -> None:
     browser.window(1200, 900)
-    browser.open(server.url)
-    browser.click("#examples button")
-    wait(browser, "!document.querySelector('#result').hidden")
+    judge_example(browser, server)
     assert browser.texts("#marked") == [EXAMPLES[0]["answer"]]
     for value, label in (("0", "hallucinated"), ("1", "unsure")):
         browser.ask(
@@ -77,9 +80,7 @@ def test_the_keyboard_is_enough(browser: Browser, server: RunningServer) -> None
 
 def test_every_control_has_a_name(browser: Browser, server: RunningServer) -> None:
     browser.send("Accessibility.enable")
-    browser.open(server.url)
-    browser.click("#examples button")
-    wait(browser, "!document.querySelector('#result').hidden")
+    judge_example(browser, server)
     nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
     roles = ("textbox", "combobox", "button", "slider", "link", "region")
     named = {
@@ -107,12 +108,8 @@ def test_texts_are_shown_as_text_and_problems_are_explained(browser: Browser, se
 
 
 @pytest.mark.parametrize("name", ["context", "answer"])
-def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(
-    browser: Browser, server: RunningServer, name: str
-) -> None:
-    browser.open(server.url)
-    browser.click("#examples button")
-    wait(browser, "!document.querySelector('#result').hidden")
+def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(browser, server, name) -> None:
+    judge_example(browser, server)
     browser.ask(f"document.querySelector('#{name}').value = ' '")
     browser.click("#check")
     wait(browser, "document.querySelector('#result').hidden")
@@ -124,13 +121,9 @@ def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_is_cut_and_no_other_address_is_called(
-    browser: Browser, server: RunningServer, width: int, tmp_path: Path
-) -> None:
+def test_nothing_is_cut_and_no_other_address_is_called(browser, server, width, tmp_path) -> None:
     browser.window(width, 800, dark=True)
-    browser.open(server.url)
-    browser.click("#examples button", 1)
-    wait(browser, "!document.querySelector('#result').hidden")
+    judge_example(browser, server, 1)
     assert browser.ask("document.documentElement.scrollWidth") <= width
     loaded = browser.ask("performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)")
     assert set(loaded) <= {f"127.0.0.1:{server.port}"}

@@ -39,9 +39,7 @@ def as_row(example: Example) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("model", ["tiny", "critic"])
-def test_64_clients_get_the_digits_of_score(
-    server: RunningServer, default_file: Path, trained: Path, answers: Sequence[Example], model: str
-) -> None:
+def test_64_clients_get_the_digits_of_score(server, default_file, trained, answers, model) -> None:
     expected = predict(f"default:{default_file}" if model == "tiny" else str(trained), answers)
     places = [place for place in range(len(answers)) for _ in range(2)]
     with ThreadPoolExecutor(64) as pool:
@@ -219,11 +217,8 @@ def test_openais_client_reads_the_verdict(server: RunningServer) -> None:
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused")
     assert [model.id for model in client.models.list()] == ["tiny", "critic"]
     question, answer = str(ROW["question"]), str(ROW["response"])
-    messages: list[object] = [
-        {"role": "system", "content": CONTEXT},
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": answer},
-    ]
+    said = (("system", CONTEXT), ("user", question), ("assistant", answer))
+    messages: list[object] = [{"role": role, "content": text} for role, text in said]
     reply = client.chat.completions.create(model="tiny", messages=messages, temperature=0)  # type: ignore[arg-type]
     verdict = json.loads(reply.choices[0].message.content or "")
     assert verdict["probability"] == server.reply("/v1/check", ROW)[2]["probability"]

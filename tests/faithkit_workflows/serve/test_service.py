@@ -73,9 +73,7 @@ def test_a_cancelled_request_leaves_the_queue_and_a_full_queue_refuses() -> None
 
 
 @pytest.mark.parametrize(("size", "bound"), [(500, PASSED_TIMES * 500 / FIRST_RATE), (10**6, 0.8)])
-def test_short_rows_pass_a_long_one_for_a_bounded_time(
-    size: int, bound: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_rows_pass_a_long_one_for_a_bounded_time(size, bound, monkeypatch) -> None:
     monkeypatch.setattr(batcher_module, "MAX_PASSED_SECONDS", 0.8)
     order: list[str] = []
 

@@ -49,9 +49,7 @@ def values(found: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in found.attributes}
 
 
-def test_spans_have_route_status_and_verdict_and_are_sent_before_the_end(
-    default_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spans_have_route_status_and_verdict_and_are_sent_before_the_end(default_file, monkeypatch) -> None:
     with collect() as (address, spans):
         monkeypatch.setenv(VARIABLE, address)
         with run_server(f"models={{tiny: 'default:{default_file}'}}") as server:

@@ -15,7 +15,8 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
 from faithkit_workflows.detectors import loading as detectors
 from faithkit_workflows.tables.scored_rows import write_scored
-from tests.faithkit_workflows.test_score import TEXTS, read, score_here, write_csv
+from tests.data_modules.official_rows import write
+from tests.faithkit_workflows.test_score import TEXTS, read, score_here
 from tests.running import commanded, compose
 
 PLAIN, SECOND, THIRD = (
@@ -26,7 +27,7 @@ PLAIN, SECOND, THIRD = (
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return write_csv(tmp_path / "z.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
+    return write(tmp_path / "z.csv", [{"knowledge": k, "response": r} for k, r in TEXTS])
 
 
 @pytest.fixture
@@ -80,9 +81,7 @@ def test_another_file_is_not_replaced(table: Path, trained: Path, tmp_path: Path
     assert other.read_text() == "mine" and not (tmp_path / "run").exists()
 
 
-def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(
-    table: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(table, trained, tmp_path) -> None:
     run, output = tmp_path / "run", tmp_path / "new folder" / "out.csv"
     score_here(f"path={table}", f"checkpoint={trained}", f"run_dir={run}", f"output='{output}'")
     whole = output.read_bytes()
@@ -102,9 +101,7 @@ def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(
         resume_here(run, f"output={table}")
 
 
-def test_a_file_that_came_while_rows_were_judged_stays(
-    table: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_came_while_rows_were_judged_stays(table, trained, tmp_path, monkeypatch) -> None:
     output, load = tmp_path / "out.csv", detectors.load_checkpoint
 
     def slow(config: object) -> object:
@@ -120,11 +117,8 @@ def test_a_file_that_came_while_rows_were_judged_stays(
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "parquet"])
-def test_a_table_that_was_scored_is_scored_again_and_again(
-    suffix: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = [tmp_path / "0.jsonl"]
-    files[0].write_text("".join(json.dumps({"knowledge": k, "response": r}) + "\n" for k, r in TEXTS))
+def test_a_table_that_was_scored_is_scored_again_and_again(suffix, trained, tmp_path, capsys) -> None:
+    files = [write(tmp_path / "0.jsonl", [{"knowledge": k, "response": r} for k, r in TEXTS])]
     for number in (1, 2, 3):
         files.append(tmp_path / f"{number}.{suffix}")
         given = [f"checkpoint={trained}", f"run_dir={tmp_path / f'run{number}'}", f"threshold={number % 2}"]
@@ -159,7 +153,7 @@ def test_an_estimate_reads_the_newest_verdicts_or_those_that_are_named(tmp_path:
     row: dict[str, str] = {"id": "a"}
     for names, label, probability in ((PLAIN, "faithful", "0.1"), (SECOND, "hallucinated", "0.8")):
         row |= dict(zip(names[:2], (label, probability), strict=True))
-    path = write_csv(tmp_path / "a.csv", [row | {THIRD[0]: "hallucinated", THIRD[1]: "0.9"}])
+    path = write(tmp_path / "a.csv", [row | {THIRD[0]: "hallucinated", THIRD[1]: "0.9"}])
     columns: dict[str, str | None] = {"id": "id", "label": "label", "score": None, "group": None}
     assert read_file(str(path), columns, None, []).scores == 0.9
     assert read_file(str(path), {**columns, "label": "faithkit_label"}, None, []).scores == 0.8
@@ -168,7 +162,7 @@ def test_an_estimate_reads_the_newest_verdicts_or_those_that_are_named(tmp_path:
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl", "json"])
 def test_a_scored_table_is_no_file_of_predictions(suffix: str, tmp_path: Path) -> None:
-    rows = read(write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}]))
+    rows = read(write(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}]))
     path = tmp_path / f"mine.{suffix}"
     write_scored(path, rows, [Prediction(id="rows:0", label="faithful", score=0.5)])
     with pytest.raises(UserError, match=r"not (a )?predictions(.|\n)*JSON lines with id and label(.|\n)*RUN/"):

@@ -1,6 +1,5 @@
 """What `faithkit score` shows: worst rows, share and error rate, a page of answers, test cases, an exit code."""
 
-import json
 import shlex
 import sys
 import xml.etree.ElementTree as ET
@@ -16,8 +15,9 @@ from faithkit.records import Example, Prediction, Span
 from faithkit_workflows.tables.score_results import KeptRows, TestCases, write_answers_page
 from faithkit_workflows.tables.shares import ShareCounter
 from tests.browser import PROGRAM, chromium
+from tests.data_modules.official_rows import write
 from tests.faithkit.pages.test_page import ANY_TEXT, block
-from tests.faithkit_workflows.test_score import TEXTS, score_here, write_csv
+from tests.faithkit_workflows.test_score import TEXTS, score_here
 from tests.running import metrics_of, values_of
 
 NOT_LEGAL = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xD800]))
@@ -80,7 +80,7 @@ def test_test_cases_parse_whatever_the_texts_are(tmp_path_factory, name, respons
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     rows = [{"context": k, "answer": r, "supported": str(int(n > 0))} for n, (k, r) in enumerate(TEXTS)]
-    return write_csv(tmp_path / "z.csv", rows)
+    return write(tmp_path / "z.csv", rows)
 
 
 def test_a_table_without_labels_gets_marks_a_page_and_the_command_that_labels_rows(
@@ -103,9 +103,7 @@ def test_a_table_without_labels_gets_marks_a_page_and_the_command_that_labels_ro
     assert len(failures) == 3 and all('unsupported: "' in one.get("message", "") for one in failures)
 
 
-def test_labels_give_the_error_rate_and_never_a_verdict(
-    table: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_give_the_error_rate_and_never_a_verdict(table, trained, tmp_path, capsys) -> None:
     run = tmp_path / "run"
     score_here(f"path={table}", f"checkpoint={trained}", f"run_dir={run}", "threshold=0")
     shown = " ".join(capsys.readouterr().out.split())
@@ -119,9 +117,7 @@ def test_labels_give_the_error_rate_and_never_a_verdict(
     assert "By the 3 labels in the column supported" in capsys.readouterr().out, "and not the label of the verdict"
 
 
-def test_a_share_over_the_limit_ends_with_exit_code_1(
-    table: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_share_over_the_limit_ends_with_exit_code_1(table, trained, tmp_path, monkeypatch, capsys) -> None:
     given = [f"path={table}", f"checkpoint={trained}", "fail_over=0.05"]
     score_here(*given, f"run_dir={tmp_path / 'below'}", "threshold=1")
     with pytest.raises(LimitExceeded, match=r"100.0 \[29.2, 100.0\] percent .* over fail_over=0.05 \(5 percent\)"):
@@ -173,14 +169,11 @@ CONVERSATION = [
 def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("conversations")
     rows = [{"id": name, "messages": CONVERSATION} for name in ("one", "two & three")]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    score_here(f"path={folder / 'chats.jsonl'}", "checkpoint=default", f"run_dir={folder / 'run'}")
+    score_here(f"path={write(folder / 'chats.jsonl', rows)}", "checkpoint=default", f"run_dir={folder / 'run'}")
     return folder / "run"
 
 
-def test_page_and_test_cases_have_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(
-    conversations: Path,
-) -> None:
+def test_page_and_test_cases_have_the_turns_of_conversations_with_their_calls_and_the_tool_of_each_mark(conversations):
     page = (conversations / "answers.html").read_text()
     rows = {row["id"]: row for row in block(page, "rows-0")}
     assert {name: row["turn"] for name, row in rows.items()} == {
