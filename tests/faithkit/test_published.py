@@ -64,8 +64,7 @@ def test_a_level_and_task_gives_its_rows_best_first():
 
 
 @pytest.mark.parametrize(
-    ("names", "are"),
-    [(sorted(ragtruth_models()), True), (["GPT-4-0613"], True), (["other"], False), ([None], False)],
+    ("names", "are"), [(sorted(ragtruth_models()), True), (["GPT-4-0613"], True), (["other"], False), ([None], False)]
 )
 def test_figures_stand_beside_the_papers_models_alone(names, are):
     assert are_comparable(names) is are

@@ -26,25 +26,29 @@ from faithkit.baselines.word_features import (
 )
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit.words import unicode_words
+from tests.data_modules.examples import example as make_example
 
 KNOWLEDGE = "The kiwi is a small bird of New Zealand that sleeps by day."
 RESPONSES = ("The kiwi is a small bird.", "It lives on Mars with 12 cats!")
 
 
+def example(id_: str, label: str | None, response: str, **values: str) -> Example:
+    return make_example(id=id_, label=label, response=response, **{"group": id_, "knowledge": KNOWLEDGE, **values})
+
+
 def examples(split: str, num: int) -> list[Example]:
     labels = (FAITHFUL, HALLUCINATED)
     return [
-        Example(id=f"{split}{i}", source="s", split=split, group=f"{split}{i // 2}", knowledge=KNOWLEDGE,
-                response=RESPONSES[i % 2] + " Yes." * (i % 3), label=labels[i % 2])
+        example(f"{split}{i}", labels[i % 2], RESPONSES[i % 2] + " Yes." * (i % 3), group=f"{split}{i // 2}")
         for i in range(num)
-    ]  # fmt: skip
+    ]
 
 
 def counted(knowledge: str, response: str) -> dict[str, float]:
     return dict(zip(FEATURES, count_features([knowledge], [response])[0].tolist(), strict=True))
 
 
-def test_features_by_hand() -> None:
+def test_every_feature_by_hand() -> None:
     found = counted("Ada built 3 boats, not 4.", "In 1990 Bruno built 3 boats, boats.")
     wanted = {
         "response words": 7, "knowledge words": 6, "unknown words": 3, "unknown numbers": 1, "known numbers": 1,
@@ -53,10 +57,6 @@ def test_features_by_hand() -> None:
         "negations, response - knowledge": -1, "marks ,": 1, "marks .": 1,
     }  # fmt: skip
     assert {name: found[name] for name in wanted} == wanted
-
-
-def test_every_feature_by_hand() -> None:
-    found = counted("Ada built 3 boats, not 4.", "In 1990 Bruno built 3 boats, boats.")
     shares = {
         "words, response / knowledge": 7 / 6, "response characters": 35, "characters a word": 5, "unknown share": 3 / 7,
         # Content words: all but "in", of which boats, built and 3 are known.
@@ -128,10 +128,6 @@ def test_the_threshold_is_chosen_on_validation() -> None:
 def test_the_start_of_a_script_does_not_pay_for_scikit_learn() -> None:
     code = "import sys, faithkit.reports.label_tables; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def example(id_, label, response, knowledge="The kiwi is a small bird of New Zealand."):
-    return Example(id=id_, source="s", split="test", group=id_, knowledge=knowledge, response=response, label=label)
 
 
 EXAMPLES = [

@@ -20,6 +20,7 @@ from faithkit.metrics.classification import classification_metrics, join_outcome
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
+from tests.data_modules.examples import example
 
 WORDS = "kiwi bird small zealand island green forest night egg feather fly swim eats fish nest".split()
 
@@ -33,17 +34,9 @@ def corpus(seed: int, count: int, first: str) -> list[Example]:
         wrong = draw.random() < 0.25
         taken = draw.randint(0, 2) if wrong else draw.randint(2, 5)
         response = draw.sample(known, taken) + draw.sample(others, 5 - taken)
-        examples.append(
-            Example(
-                id=f"{first}{number}",
-                source="made",
-                split="test",
-                group=f"{first}{number // 2}",
-                knowledge=" ".join(known),
-                response=" ".join(response),
-                label="hallucinated" if wrong else "faithful",
-            )
-        )
+        values = {"source": "made", "knowledge": " ".join(known), "response": " ".join(response)}
+        names = {"id": f"{first}{number}", "group": f"{first}{number // 2}"}
+        examples.append(example(**names, **values, label="hallucinated" if wrong else "faithful"))
     return examples
 
 
@@ -76,9 +69,7 @@ def test_word_overlap_takes_the_threshold_of_the_rows_and_gains_by_it() -> None:
 
 
 def test_the_majority_is_that_of_the_tested_rows_and_trees_are_fitted_where_they_are_asked_for() -> None:
-    few = sorted(TESTED, key=lambda row: row.label != "hallucinated")[
-        :100
-    ]  # all hallucinated ones: about three of four
+    few = sorted(TESTED, key=lambda row: row.label != "hallucinated")[:100]  # about three of four are hallucinated
     for rows, wanted in ((TESTED, "faithful"), (few, "hallucinated"), (few[:60] + TESTED[:100], None)):
         found = {one.key: one for one in predict_baselines(rows, BaselineData(rows=ROWS), judged(rows))}
         assert "counted" not in found
@@ -89,10 +80,9 @@ def test_the_majority_is_that_of_the_tested_rows_and_trees_are_fitted_where_they
 
 def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
     rows = [replace(row, label="hallucinated" if place % 2 else "faithful") for place, row in enumerate(ROWS[:40])]
-    own = {
-        row.id: Prediction(id=row.id, label="faithful", score=place % 2 * 0.5 + 0.25) for place, row in enumerate(rows)
-    }
-    at_it = {"x": Prediction(id="x", label="faithful", score=0.5), "y": Prediction(id="y", label="unparsed", score=0.5)}
+    scores = {row.id: place % 2 * 0.5 + 0.25 for place, row in enumerate(rows)}
+    own = {id_: Prediction(id=id_, label="faithful", score=score) for id_, score in scores.items()}
+    at_it = {id_: Prediction(id=id_, label=label, score=0.5) for id_, label in (("x", "faithful"), ("y", "unparsed"))}
     moved = refit_threshold(at_it, BaselineData(rows=rows, model_predictions=own))
     assert moved is not None and moved.threshold == 0.5
     labels = {name: one.label for name, one in moved.predictions.items()}
@@ -125,11 +115,8 @@ def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
     found = {one.key: one for one in predict_baselines(TESTED, fitting, said)}
     assert list(found) == ["majority", "overlap", "length", "random", "counted", "refitted"]
     assert macro_f1(found["refitted"].predictions) > macro_f1(said) + 0.1
-    without = [Prediction(id=row.id, label="faithful") for row in ROWS]
-    assert "refitted" not in {
-        one.key
-        for one in predict_baselines(TESTED, replace(fitting, model_predictions={one.id: one for one in without}), said)
-    }
+    unscored = replace(fitting, model_predictions={row.id: Prediction(id=row.id, label="faithful") for row in ROWS})
+    assert "refitted" not in {one.key for one in predict_baselines(TESTED, unscored, said)}
 
 
 def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
@@ -149,10 +136,10 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
 
 
 def test_a_coin_is_thrown_for_each_row_by_itself() -> None:
-    found = {one.key: one for one in predict_baselines(TESTED, BaselineData(), judged(TESTED))}["random"].predictions
-    again = {one.key: one for one in predict_baselines(TESTED[::2], BaselineData(), judged(TESTED[::2]))}[
-        "random"
-    ].predictions
+    found, again = (
+        next(one.predictions for one in predict_baselines(rows, BaselineData(), judged(rows)) if one.key == "random")
+        for rows in (TESTED, TESTED[::2])
+    )
     assert again == {example.id: found[example.id] for example in TESTED[::2]}
     assert 0.3 < sum(one.label == "hallucinated" for one in found.values()) / len(found) < 0.7
     assert 0.3 < macro_f1(found) < 0.7

@@ -36,9 +36,8 @@ def make_batch(windows: list[tuple[int, int, int]]) -> dict[str, Tensor]:
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[torch.nn.Module, torch.nn.Module]]:
     family, *by_onednn = request.param.split(" ", 1)
     whole = build(family)
-    for (
-        weights
-    ) in whole.parameters():  # initial weights are so small that a wrong layer would change the output too little
+    # Initial weights are so small that a wrong layer would change the output too little.
+    for weights in whole.parameters():
         torch.nn.init.normal_(weights, std=0.2)
     assert use_packed_attention(whole)
     with pytest.MonkeyPatch.context() as patch:

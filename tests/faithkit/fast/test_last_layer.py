@@ -22,9 +22,8 @@ def classifier(name: str, **options: object) -> transformers.PreTrainedModel:
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**SIZES, **options)
     model = getattr(transformers, f"{name}ForSequenceClassification")(config).eval()
-    for (
-        weights
-    ) in model.parameters():  # initial weights are so small that a wrong layer would change the output too little
+    # Initial weights are so small that a wrong layer would change the output too little.
+    for weights in model.parameters():
         torch.nn.init.normal_(weights, std=0.3)
     return model
 

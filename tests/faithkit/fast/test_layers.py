@@ -60,10 +60,8 @@ def test_frozen_weights_get_no_gradient() -> None:
 
 
 def test_bf16_differs_by_its_rounding_alone() -> None:
-    plain, fast = (layer.bfloat16() for layer in make_pair())
-    for expected, found in zip(
-        gradients(plain, torch.randn(50, 24).bfloat16()), gradients(fast, torch.randn(50, 24).bfloat16()), strict=True
-    ):
+    plain, fast = (gradients(layer.bfloat16(), torch.randn(50, 24).bfloat16()) for layer in make_pair())
+    for expected, found in zip(plain, fast, strict=True):
         assert found.dtype == torch.bfloat16 and found.shape == expected.shape
 
 

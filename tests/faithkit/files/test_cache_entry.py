@@ -167,14 +167,10 @@ def test_a_build_that_is_killed_leaves_nothing_that_grows(entry: Entry, monkeypa
     assert not [path for path in entry.folder.parent.iterdir() if path.suffix == ".tmp"]
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file"):
         Entry(tmp_path / "file" / "entry")()
-
-
-def test_a_cache_in_a_files_place_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match="cannot be written: not a directory"):
         cache_dir("encodings")

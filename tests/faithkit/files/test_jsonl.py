@@ -160,14 +160,8 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
         ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"start": -1}}]}, "start of a span's evidence"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"passage": True}}]}, "passage of a span's"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"why": "a"}}]}, "bad prediction"),
-        (
-            {"spans": [{"start": 0, "end": 1, "label": "x", "relation": "wrong"}]},
-            "relation must be one of contr",
-        ),
-        (
-            {"spans": [{"start": 0, "end": 1, "label": "x", "relation": ["x"]}]},
-            "relation must be one of contr",
-        ),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "relation": "wrong"}]}, "relation must be one of contr"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "relation": ["x"]}]}, "relation must be one of contr"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "element": "name"}]}, "element must be one of number, date, "),
         ({"reason": 3}, "reason must be text"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "score": float("nan")}]}, "score must lie"),

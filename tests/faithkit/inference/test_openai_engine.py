@@ -24,8 +24,6 @@ from tests.faithkit.inference.server import FAILED, HALF, LIMITED, MODEL, ChatSe
 from tests.running import ROOT
 
 pytestmark = pytest.mark.usefixtures("quickly")
-
-
 NUCLEUS = Decoding(strategy="nucleus", top_p=0.9, temperature=0.7, num_samples=3, seed=4)
 
 
@@ -111,9 +109,8 @@ HALVES = {"hall": 0.6, " faith": 0.2}  # choices of several tokens are known by 
 def test_probabilities_come_from_the_first_token(tells: dict[str, float], expected: dict[str, float]) -> None:
     with ChatServer(tells=tells) as server:
         (reply,) = engine_for(server).weigh(questions(1), tuple(expected))
-    assert reply.probabilities == pytest.approx(
-        {name: chance for name, chance in expected.items() if chance is not None}
-    )
+    wanted = {name: chance for name, chance in expected.items() if chance is not None}
+    assert reply.probabilities == pytest.approx(wanted)
     assert server.asked[0]["max_tokens"] == 1 and server.asked[0]["top_logprobs"] == 20
     assert not reply.texts and not reply.problem and reply.prompt_tokens == 3
 
@@ -309,11 +306,7 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
     ("fault", "problem", "hint"),
     [
         (refusal(401, f"Incorrect key: {SECRET}"), "refuses the key of OPENAI_API_KEY", "export OPENAI_API_KEY="),
-        (
-            refusal(403, f"{SECRET} may not"),
-            "refuses the key of OPENAI_API_KEY: '*** may not'",
-            "export OPENAI_API_KEY=",
-        ),
+        (refusal(403, f"{SECRET} may not"), "the key of OPENAI_API_KEY: '*** may not'", "export OPENAI_API_KEY="),
         (refusal(404, "no model"), "has no model 'small'", "engine.model=smaller (it has 'large, smaller')"),
         (refusal(429, "pay", code="insufficient_quota"), "no credit left", "add credit"),
         (refusal(400, "no", param="temperature"), "refuses temperature", "decoding.temperature=1"),

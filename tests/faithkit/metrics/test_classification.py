@@ -17,8 +17,9 @@ from faithkit.metrics.classification import (
     join_outcomes,
     score_validation,
 )
-from faithkit.records import LABELS, Example, Prediction
+from faithkit.records import LABELS, Prediction
 from faithkit.statistics.bootstrap import Groups
+from tests.data_modules.examples import example as make_example
 
 # Few distinct values, so that ties are common; 1.0 apart, because torchmetrics gives it a bin of its own.
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5000001, 0.73, 0.9, 0.99]) | st.floats(0, 1, exclude_max=True)
@@ -111,7 +112,7 @@ def test_a_resample_is_worth_its_rows_written_out(rows, drawn):
 
 
 def example(id_, label, group="g"):
-    return Example(id=id_, source="s", split="test", group=group, knowledge="k", response="r", label=label)
+    return make_example(id=id_, label=label, group=group)
 
 
 def predicted(**labels):

@@ -15,6 +15,7 @@ from faithkit.provenance.used_model import UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report
 from faithkit.reports.report import Provenance
+from tests.data_modules.examples import example as make_example
 
 LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
 
@@ -23,9 +24,7 @@ LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
 def test_kappa_is_scikit_learns(rows):
     first, second, groups = zip(*rows, strict=True)
     found = measure_agreement(first, second, groups, num_resamples=20).metrics
-    assert found["agreement"].value == pytest.approx(
-        sum(a == b for a, b in zip(first, second, strict=True)) / len(rows)
-    )
+    assert found["agreement"].value == pytest.approx(sum(a == b for a, b, _ in rows) / len(rows))
     if len({*first, *second}) == 1:
         assert "kappa" not in found, "both always say the same: chance explains it as well"
     else:
@@ -34,8 +33,8 @@ def test_kappa_is_scikit_learns(rows):
 
 
 def example(id_: str, response: str, label: str, **changes: object) -> Example:
-    values = {"id": id_, "source": "halueval", "split": "s", "group": id_, "knowledge": "It has ten."}
-    return Example(**{**values, "response": response, "label": label, **changes})  # type: ignore[arg-type]
+    values = {"id": id_, "source": "halueval", "group": id_, "knowledge": "It has ten.", **changes}
+    return make_example(response=response, label=label, **values)
 
 
 def pairs(number: int) -> list[Example]:

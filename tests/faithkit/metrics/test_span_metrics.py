@@ -8,13 +8,7 @@ from sklearn import metrics as sk
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_metrics, join_outcomes
-from faithkit.metrics.span_metrics import (
-    count_characters,
-    count_shared,
-    evaluate_spans,
-    join_spans,
-    merge_spans,
-)
+from faithkit.metrics.span_metrics import count_characters, count_shared, evaluate_spans, join_spans, merge_spans
 from faithkit.pages.page_tables import render_text
 from faithkit.records import SPAN_TYPES, Example, Prediction, Span
 from faithkit.reports.span_report import span_report
@@ -200,26 +194,21 @@ def test_relations_and_elements_have_recall_of_gold_spans_and_precision_of_predi
         "element/number/char_recall": (0.5, 1),
         "element/unit/char_precision": (0.5, 1),
     }
-    (relations,) = [
-        t for t in span_report(rows, said, title="t", num_resamples=20).tables if "relation" in str(t.title)
-    ]
+    tables = span_report(rows, said, title="t", num_resamples=20).tables
+    (relations,) = [table for table in tables if "relation" in str(table.title)]
     shown = [line.split() for line in render_text(relations).splitlines() if "contradiction" in line]
     assert shown[0][:3] == ["|", "contradiction", "|"] and {"50.0", "66.7"} <= {*shown[0]}
 
 
 def test_task_and_model_come_from_meta_and_a_missing_label_from_the_spans():
-    rows = [
-        marked("a", [at(0, 1)], label=None, meta={"task": "QA", "model": "m"}),
-        marked("b", [], label=None),
-    ]
+    rows = [marked("a", [at(0, 1)], label=None, meta={"task": "QA", "model": "m"}), marked("b", [], label=None)]
     found = join_spans(rows, {id_: Prediction(id=id_, label="unparsed") for id_ in "ab"})
     assert found.gold.tolist() == [1, 0] and found.called.tolist() == [0, 0]
     assert found.tasks.tolist() == ["QA", ""] and found.models.tolist() == ["m", ""]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
-    [(at(3, LENGTH + 1), "beyond"), (at(1.5, 3), "no stretch"), (at(LENGTH, LENGTH + 9), "beyond")],
+    ("wrong", "says"), [(at(3, LENGTH + 1), "beyond"), (at(1.5, 3), "no stretch"), (at(LENGTH, LENGTH + 9), "beyond")]
 )
 def test_a_span_that_is_no_stretch_of_its_response_names_the_prediction(wrong, says):
     with pytest.raises(UserError, match=f"prediction 'a' marks .*{says}"):

@@ -9,9 +9,10 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.suppression import rerank, suppression_metrics, tied_candidates
 from faithkit.pages.page_tables import render_text
-from faithkit.records import Example, Prediction, Span
+from faithkit.records import Prediction, Span
 from faithkit.reports.suppression_report import report_suppression, suppression_table
 from faithkit.settings.config_files import STRATEGIES
+from tests.data_modules.examples import example
 
 PAIR = ("Llama-2-7B-chat", "mistral-7B-instruct")
 
@@ -23,10 +24,7 @@ def said(id_="a", spans=(), score=None, label=None):
 
 def answer(id_, source, model, wrong):
     label = "hallucinated" if wrong else "faithful"
-    meta = {"model": model}
-    return Example(
-        id=id_, source="s", split="test", group=source, knowledge="k", response="x" * 20, label=label, meta=meta
-    )
+    return example(id=id_, group=source, response="x" * 20, label=label, meta={"model": model})
 
 
 def test_the_fewest_spans_win_then_the_probability_where_asked():
@@ -146,15 +144,8 @@ def test_only_the_named_models_are_chosen_from_and_lone_responses_are_said():
 def test_the_table_has_the_papers_figures_under_ours_and_the_numbers_are_kept(tmp_path, capsys):
     examples, predictions = corpus()
     groups = {"pair": list(PAIR), "gone": ["gpt-4-0613", "gpt-3.5-turbo-0613"], "all": None}
-    report_suppression(
-        RunFolder(tmp_path),
-        examples,
-        list(predictions.values()),
-        groups=groups,
-        strategies=["random", "fewest", "none"],
-        meta={},
-        num_resamples=10,
-    )
+    options = {"groups": groups, "strategies": ["random", "fewest", "none"], "meta": {}, "num_resamples": 10}
+    report_suppression(RunFolder(tmp_path), examples, list(predictions.values()), **options)
     found = json.loads((tmp_path / "metrics.json").read_text())["metrics"]
     assert found["test/suppression/pair/fewest/relative_reduction"]["value"] == 1.0
     assert found["test/suppression/all/none/hallucination_rate"]["n"] == 12
@@ -173,9 +164,8 @@ def test_a_figure_of_the_paper_that_contradicts_its_own_rates_is_said():
     spelt = {PAIR[0]: "gpt-4-0613", PAIR[1]: "gpt-3.5-turbo-0613", "third": "third"}
     renamed = [answer(e.id, e.group, spelt[e.meta["model"]], e.label == "hallucinated") for e in examples]
     metrics = suppression_metrics(renamed, predictions, models=list(spelt.values())[:2], num_resamples=5).metrics
-    assert "prints a reduction of 41.0 where its rates give 49.0" in render_text(
-        suppression_table({"p": metrics}, title="t"), width=120
-    )
+    shown = render_text(suppression_table({"p": metrics}, title="t"), width=120)
+    assert "prints a reduction of 41.0 where its rates give 49.0" in shown
 
 
 def test_names_of_models_cannot_steer_the_terminal():
@@ -199,8 +189,7 @@ def test_no_reduction_is_above_all_of_it_and_one_of_few_sources_is_as_unsure_as_
             assert metric.low < metric.value and metric.value <= metric.high <= 1, (name, metric)
     none, rate = (scored.metrics[f"none/{name}"] for name in ("relative_reduction", "hallucination_rate"))
     assert (none.value, none.n, rate.value) == (1, 2, 0)
-    assert (
-        none.low == pytest.approx(1 - rate.high / scored.metrics["random/hallucination_rate"].value) and none.low < -2
-    )
+    before = scored.metrics["random/hallucination_rate"].value
+    assert none.low < -2 and none.low == pytest.approx(1 - rate.high / before)
     assert "none: 2 of 40 sources have such a response: its intervals are rough" in scored.notes
     assert not any(note.startswith("fewest:") for note in scored.notes)

@@ -6,19 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.pages.page import (
-    OUTCOMES,
-    SPAN_OUTCOMES,
-    AnswerSet,
-    build_row,
-    response_outcome,
-    span_kinds,
-    write_page,
-)
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
+from faithkit.pages.page import OUTCOMES, SPAN_OUTCOMES, AnswerSet, build_row, response_outcome, span_kinds, write_page
+from faithkit.records import FAITHFUL, HALLUCINATED, Prediction, Span, Turn
 from faithkit.reports.report import metrics_table
 from faithkit.statistics.metric import Metric
 from tests.browser import PROGRAM, chromium
+from tests.data_modules.examples import example as make_example
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 NASTY = (
@@ -34,8 +27,8 @@ def span(start, end, label="evident_conflict", score=None):
 
 def example(id_="a", response="Kiwis are big fish.", spans=(), **values):
     label = None if spans is None else HALLUCINATED if spans else FAITHFUL
-    defaults = {"source": "s", "split": "test", "group": "g", "knowledge": "Kiwis are birds.", "label": label}
-    return Example(**(defaults | values | {"id": id_, "response": response, "spans": spans}))
+    values = {"knowledge": "Kiwis are birds.", "label": label} | values
+    return make_example(id=id_, response=response, spans=spans, **values)
 
 
 def prediction(id_="a", spans=(), score=None, label=None):
@@ -94,13 +87,8 @@ def test_pieces_joined_are_the_text_and_every_character_knows_its_spans(case):
 @given(marked(), ANY_TEXT, ANY_TEXT)
 def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, case, other, title):
     response, gold, called = case
-    shown = example(
-        response=response,
-        spans=tuple(gold),
-        knowledge=other,
-        history=(Turn(speaker=other, text=other),),
-        meta={"task": other, "model": other},
-    )
+    values = {"history": (Turn(speaker=other, text=other),), "meta": {"task": other, "model": other}}
+    shown = example(response=response, spans=tuple(gold), knowledge=other, **values)
     path = written(tmp_path_factory.mktemp("page"), [(shown, prediction(spans=called, score=0.5))], title=title)
     page = path.read_text(encoding="utf-8")
     [shown_row] = block(page, "rows-0")
@@ -120,9 +108,8 @@ def test_the_page_names_nothing_outside_itself_and_forbids_it(tmp_path):
 
 
 def test_a_context_that_answers_share_is_held_once(tmp_path):
-    pairs = [(example(str(n)), prediction(str(n))) for n in range(3)] + [
-        (example("d", knowledge="Other."), prediction("d"))
-    ]
+    pairs = [(example(str(n)), prediction(str(n))) for n in range(3)]
+    pairs.append((example("d", knowledge="Other."), prediction("d")))
     page = written(tmp_path, pairs).read_text(encoding="utf-8")
     assert block(page, "contexts-0") == ["Kiwis are birds.", "Other."]
     assert [each["context"] for each in block(page, "rows-0")] == [0, 0, 0, 1]
@@ -161,9 +148,8 @@ def test_the_first_table_is_in_sight_and_the_others_with_their_notes_are_folded(
 
 def test_without_texts_the_page_has_verdicts_and_nothing_to_read(tmp_path):
     secret = "The patient is Ada."
-    shown = example(
-        response=secret, spans=(span(0, 3),), knowledge=f"{secret} 1", history=(Turn(speaker="s", text=secret),)
-    )
+    history = (Turn(speaker="s", text=secret),)
+    shown = example(response=secret, spans=(span(0, 3),), knowledge=f"{secret} 1", history=history)
     said = Prediction(id="a", label=HALLUCINATED, score=0.9, spans=(span(4, 8),), text=secret)
     page = written(tmp_path, [(shown, said)], texts=False).read_text(encoding="utf-8")
     [shown_row] = block(page, "rows-0")

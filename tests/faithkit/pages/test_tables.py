@@ -23,9 +23,10 @@ from faithkit.pages.page_tables import (
     table_cells,
     to_markdown,
 )
-from faithkit.records import Example, Prediction, Turn
+from faithkit.records import Prediction, Turn
 from faithkit.reports.report import metrics_table
 from faithkit.statistics.metric import Metric
+from tests.data_modules.examples import example as make_example
 from tests.running import ROOT
 
 
@@ -59,8 +60,8 @@ BASELINES = ("majority", "word overlap", "response length", "random", "boosted t
 
 def table_of_types(min_width: int):
     table = new_number_table("", "type", ["n", "model", *BASELINES], min_width=min_width, no_wrap=["n"])
-    table.add_row(Text("reasoning error"), "1,109", "50.1 [40.5, 60.5]", "50.2", "50.3", "50.4", "50.5", "50.6")
-    table.add_row(Text("overreliance"), "1,109", "50.1 [40.5, 60.5]", "50.2", "50.3", "50.4", "50.5", "50.6")
+    for name in ("reasoning error", "overreliance"):
+        table.add_row(Text(name), "1,109", "50.1 [40.5, 60.5]", "50.2", "50.3", "50.4", "50.5", "50.6")
     return table
 
 
@@ -103,13 +104,8 @@ def on_a_terminal(columns: int, **environment: str) -> str:
     """The output of a process whose output is a terminal of this width."""
     main, worker = pty.openpty()
     given = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    given |= {
-        "TERM": "xterm-256color",
-        "COLUMNS": str(columns),
-        "PYTHONPATH": str(ROOT),
-        "PYTHONUTF8": "1",
-        **environment,
-    }
+    given |= {"TERM": "xterm-256color", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    given |= environment
     with subprocess.Popen([sys.executable, "-c", SHOWING], stdout=worker, env=given) as process:
         os.close(worker)
         found = b""
@@ -146,7 +142,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 def example(id_, label="faithful", **texts):
     values = {"knowledge": "Kiwis are birds.", "response": "A kiwi is a bird."} | texts
-    return Example(id=id_, source="s", split="test", group="g", label=label, **values)
+    return make_example(id=id_, label=label, **values)
 
 
 def prediction(id_, label, score=None, text=""):
@@ -204,12 +200,10 @@ def test_a_person_can_judge_the_examples():
         "u": prediction("u", "unparsed", None, "I cannot say"),
     }
     text = render_text(predictions_table([right, wrong, lost], predictions))
-    assert "Kiwis are birds." in text
-    assert "A kiwi is a fish." in text
+    for part in ("Kiwis are birds.", "A kiwi is a fish.", "I cannot say", "P(hallucinated) 0.12: right"):
+        assert part in text, part
     assert "gold hallucinated, called faithful, P(hallucinated) 0.34: wrong" in text
-    assert "P(hallucinated) 0.12: right" in text
     assert "P(hallucinated) -: unparsed" in text
-    assert "I cannot say" in text
 
 
 def test_the_surest_mistakes_are_chosen_and_right_ones_beside():
@@ -218,9 +212,7 @@ def test_the_surest_mistakes_are_chosen_and_right_ones_beside():
     for id_, score in (("3", 0.7), ("5", 0.99), ("8", 0.8), ("9", 0.6)):
         predictions[id_] = prediction(id_, "hallucinated", score)
     chosen = [e.id for e in choose_examples(examples, predictions, 4)]
-    assert chosen[:2] == ["5", "8"]
-    assert len(set(chosen)) == 4
-    assert not {"3", "9"} & set(chosen)
+    assert chosen[:2] == ["5", "8"] and len(set(chosen)) == 4 and not {"3", "9"} & set(chosen)
     assert len(choose_examples(examples, predictions, 100)) == 20
     assert choose_examples(examples, predictions, 0) == []
     only_wrong = [e for e in examples if e.id in ("3", "5", "8", "9")]
@@ -245,6 +237,4 @@ def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch
     for encoding in ("utf-8", "ascii", "latin-1"):
         stream = Encoded(encoding)
         print_tables(table, file=stream)
-        assert stream.getvalue().encode(encoding)
-        assert "\x1b" not in stream.getvalue()
-        assert "+---" in stream.getvalue()
+        assert stream.getvalue().encode(encoding) and "\x1b" not in stream.getvalue() and "+---" in stream.getvalue()

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from faithkit.files.jsonl import read_jsonl, read_predictions, write_jsonl
 from faithkit.provenance.predicted_rows import read_predicted_rows, to_line
-from faithkit.records import Evidence, Example, Prediction, Span, Turn
+from faithkit.records import Evidence, Prediction, Span, Turn
+from tests.data_modules.examples import example as make_example
 from tests.running import evaluate_here
 
 ROWS = ("benchmark=embedded", "benchmark.options.num_test=12", "num_examples=0")
@@ -38,8 +39,7 @@ SAID = Prediction(id="a", label="hallucinated", score=0.75, spans=(MARK,))
 
 
 def example(**values):
-    usual = {"source": "s", "split": "test", "group": "g", "knowledge": "K", "response": "It is.", "label": "faithful"}
-    return Example(id="a", **(usual | values))
+    return make_example(**({"id": "a", "group": "g", "knowledge": "K", "response": "It is."} | values))
 
 
 @given(TEXT, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3), st.sampled_from(["hallucinated", "faithful", None]))
@@ -99,10 +99,9 @@ def test_other_values_under_our_names_stop_nothing(tmp_path, more):
 
 
 def test_what_cannot_be_read_is_told(tmp_path):
-    (tmp_path / "p.jsonl").write_text(
-        '{"id": "a", "label": "faithful"}\n[]\n{"id": "a", "label": "faithful"}\n{"id": "b", "la'
-    )
+    line = '{"id": "a", "label": "faithful"}\n'
+    (tmp_path / "p.jsonl").write_text(f'{line}[]\n{line}{{"id": "b", "la')
     found = read_predicted_rows(tmp_path / "p.jsonl")
     assert list(found.rows) == ["a"] and len(found.problems) == 3
-    (tmp_path / "q.jsonl").write_bytes(b'{"id": "a", "label": "faithful"}\n\xff\n')
+    (tmp_path / "q.jsonl").write_bytes(f"{line}".encode() + b"\xff\n")
     assert "cannot be read to its end" in read_predicted_rows(tmp_path / "q.jsonl").problems[0]

@@ -31,14 +31,8 @@ from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.suppression_report import report_suppression
 
-ROW = Example(
-    id="1",
-    source="faithdial",
-    split="train",
-    group="7",
-    knowledge="The Café's 2nd floor, opened in 1990.",
-    response="It has a second floor!",
-)
+TEXTS = {"knowledge": "The Café's 2nd floor, opened in 1990.", "response": "It has a second floor!"}
+ROW = Example(id="1", source="faithdial", split="train", group="7", **TEXTS)
 
 
 def changed_keys(**changes: object) -> tuple[int, int, int]:
@@ -98,12 +92,8 @@ def test_a_reformatted_row_has_the_same_keys(knowledge: str) -> None:
 
 def test_what_differs_has_other_keys() -> None:
     row, knowledge, group = changed_keys()
-    assert changed_keys(response="It has a third floor!") == (
-        changed_keys(response="it has a third floor")[0],
-        knowledge,
-        group,
-    )
-    assert changed_keys(response="It has a third floor!")[0] != row
+    third = changed_keys(response="It has a third floor!")
+    assert third == (changed_keys(response="it has a third floor")[0], knowledge, group) and third[0] != row
     other = changed_keys(knowledge="The Café's 2nd floor, opened in 1991.")
     assert other[0] != row and other[1] != knowledge and other[2] == group
     for changes in ({"group": "8"}, {"split": "test"}, {"source": "wow"}):
@@ -153,9 +143,8 @@ def test_an_empty_text_is_never_seen() -> None:
 def test_a_file_takes_few_bytes_a_row_and_finds_hardly_another(tmp_path: Path) -> None:
     parts = (random_keys(50_000, seed) for seed in range(4))
     SeenRows.of({TRAINED: parts}).write(tmp_path)
-    assert (
-        tmp_path / SEEN_ROWS_FILE
-    ).stat().st_size < 13 * 200_000  # three keys of 46 bits, of which 17.6 are not written
+    size = (tmp_path / SEEN_ROWS_FILE).stat().st_size
+    assert size < 13 * 200_000  # three keys of 46 bits, of which 17.6 are not written
     seen = read_seen(tmp_path)
     assert seen is not None and seen.contains(TRAINED, "row", random_keys(50_000, 3).row).all()
     assert not seen.contains(TRAINED, "row", random_keys(50_000, 99).row).any()
@@ -176,8 +165,6 @@ def row(number: int, group: str, knowledge: str, split: str = "test") -> Example
 
 
 TEST = [row(0, "a", "Stone."), row(1, "a", "Water."), row(2, "b", "Bread."), row(3, "c", "Bread."), row(4, "d", "Ink.")]
-
-
 NOTHING = {"rows": 0, "knowledge": 0, "groups": 0}
 
 
@@ -201,9 +188,8 @@ def test_rows_leak_by_themselves_their_knowledge_and_their_group(
 
 
 def origin_of(name: str, examples: list[Example], trained_on: list[Example]) -> Provenance:
-    model = UsedModel(
-        role="checkpoint", path="runs/x", find_seen=lambda: SeenRows.of({TRAINED: [row_keys(trained_on)]})
-    )
+    seen = SeenRows.of({TRAINED: [row_keys(trained_on)]})
+    model = UsedModel(role="checkpoint", path="runs/x", find_seen=lambda: seen)
     return Provenance.of(name, examples, [model])
 
 

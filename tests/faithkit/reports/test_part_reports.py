@@ -10,6 +10,7 @@ from faithkit.published.figures import set_figures
 from faithkit.records import Example, Prediction, Span
 from faithkit.reports.part_reports import REPEATED, conversation_report, set_report
 from faithkit.reports.report import Report
+from tests.data_modules.examples import example
 
 SETS = ("Wice", "Reveal", "Lfqa")
 
@@ -17,9 +18,9 @@ SETS = ("Wice", "Reveal", "Lfqa")
 def rows(source: str, field: str, sets: tuple[str, ...], per_set: int = 40) -> list[Example]:
     made = []
     for number in range(per_set * len(sets)):
-        values = {"id": str(number), "source": source, "split": "test", "group": f"g{number // 2}", "knowledge": "k"}
+        values = {"id": str(number), "source": source, "group": f"g{number // 2}"}
         label = "hallucinated" if number * 7 % 5 < 2 else "faithful"
-        made.append(Example(**values, response="0123456789", label=label, meta={field: sets[number % len(sets)]}))  # type: ignore[arg-type]
+        made.append(example(**values, response="0123456789", label=label, meta={field: sets[number % len(sets)]}))
     return made
 
 
@@ -34,9 +35,8 @@ def predict(examples: list[Example], seed: int = 0, threshold: float = 0.6) -> d
 
 def values(report: Report | None) -> dict[str, float]:
     assert report is not None
-    assert all(
-        metric.low is not None and metric.low <= metric.value <= metric.high for metric in report.metrics.values()
-    )  # type: ignore[operator]
+    for metric in report.metrics.values():
+        assert metric.low is not None and metric.high is not None and metric.low <= metric.value <= metric.high
     return {name: metric.value for name, metric in report.metrics.items()}
 
 
@@ -55,9 +55,8 @@ def test_each_set_is_scored_and_their_mean(
         gold, said = [one.label == "hallucinated" for one in part], [found[one.id] for one in part]
         called = [one.label == "hallucinated" for one in said]
         is_area = metric == "auroc"
-        expected[name] = (
-            roc_auc_score(gold, [one.score for one in said]) if is_area else balanced_accuracy_score(gold, called)
-        )
+        scores = [one.score for one in said]
+        expected[name] = roc_auc_score(gold, scores) if is_area else balanced_accuracy_score(gold, called)
         assert scored[f"set/{name}/{metric}"] == pytest.approx(expected[name])
     mean = np.mean([value for name, value in expected.items() if name not in not_in_mean])
     assert scored[f"mean/{metric}"] == pytest.approx(mean)
@@ -102,18 +101,12 @@ def test_overlap_of_characters_by_language() -> None:
     found = {"0": [(2, 6)], "1": [], "2": [(2, 6)], "3": [(0, 1)]}
     examples, predictions = [], {}
     for id_, spans in marked.items():
-        values = {"id": id_, "source": "psiloqa", "split": "test", "group": id_, "knowledge": "k"}
-        made = [Span(start=start, end=end, label="hallucination") for start, end in spans]
-        examples.append(
-            Example(
-                **values,  # type: ignore[arg-type]
-                response="0123456789",
-                spans=tuple(made),
-                label="hallucinated" if spans else "faithful",
-                meta={"language": "en" if id_ < "2" else "fi"},
-            )
+        gold, theirs = (
+            tuple(Span(start=start, end=end, label="hallucination") for start, end in each)
+            for each in (spans, found[id_])
         )
-        theirs = tuple(Span(start=start, end=end, label="hallucination") for start, end in found[id_])
+        label, meta = "hallucinated" if spans else "faithful", {"language": "en" if id_ < "2" else "fi"}
+        examples.append(example(id=id_, source="psiloqa", response="0123456789", spans=gold, label=label, meta=meta))
         predictions[id_] = Prediction(id=id_, label="faithful", spans=theirs)
     report = set_report(examples, predictions, title="t", num_resamples=20)
     assert report is not None
@@ -142,42 +135,30 @@ def report(conversations: dict[str, tuple[str, str]] = CONVERSATIONS) -> Report:
     for name, (gold, called) in conversations.items():
         for turn, (label, call) in enumerate(zip(gold, called, strict=True), start=1):
             id_ = f"{name}:{turn}"
-            values = {"source": "t", "split": "test", "group": name, "knowledge": "k", "response": "r"}
-            examples.append(Example(id=id_, label=LABELS[label], meta={"turn": turn}, **values))
+            examples.append(example(id=id_, group=name, label=LABELS[label], meta={"turn": turn}))
             predictions[id_] = Prediction(id=id_, label=LABELS[call], score=SCORES[call])
     found = conversation_report(examples[::-1], predictions, title="test/t", num_resamples=20)
     assert found is not None
     return found
 
 
-def test_a_conversation_is_hallucinated_if_any_turn_is() -> None:
+def test_conversations_and_turns_have_their_own_figures() -> None:
     found = report()
     values = {name: metric.value for name, metric in found.metrics.items()}
-    assert values["conversation/recall"] == 3 / 4 and values["conversation/precision"] == 3 / 4
+    assert values["conversation/recall"] == 3 / 4 and values["conversation/precision"] == 3 / 4, "any turn decides"
     assert values["conversation/gold_rate"] == 4 / 7 and values["conversation/unparsed_rate"] == 1 / 7
     # Of 4 x 3 pairs, one hallucinated conversation ties with a faithful one, and one is below two of them.
     assert values["conversation/auroc"] == pytest.approx((3 * 2.5 + 0.5) / 12)
-    assert found.metrics["conversation/macro_f1"].n == 7 and "every conversation" in str(
-        found.headline[1].columns[0]._cells
-    )
-
-
-def test_the_first_called_turn_is_right_early_or_late() -> None:
-    found = report()
-    shares = {name: metric for name, metric in found.metrics.items() if name.startswith("first_turn/")}
-    assert {name: metric.value for name, metric in shares.items()} == {
-        "first_turn/right": 1 / 4,
-        "first_turn/early": 1 / 4,
-        "first_turn/late": 2 / 4,
+    assert found.metrics["conversation/macro_f1"].n == 7
+    assert "every conversation" in str(found.headline[1].columns[0]._cells)
+    shares = {name: (one.value, one.n) for name, one in found.metrics.items() if name.startswith("first_turn/")}
+    assert shares == {  # of the four hallucinated conversations
+        "first_turn/right": (1 / 4, 4),
+        "first_turn/early": (1 / 4, 4),
+        "first_turn/late": (2 / 4, 4),
     }
-    assert {metric.n for metric in shares.values()} == {4}, "of the hallucinated conversations"
-
-
-def test_turns_are_counted_by_their_number() -> None:
-    found = report()
     assert [found.metrics[f"turn/{turn}/accuracy"].n for turn in (1, 2, 3)] == [7, 7, 4]
-    assert found.metrics["turn/1/gold_rate"].value == 1 / 7
-    assert found.metrics["turn/3/accuracy"].value == 1
+    assert values["turn/1/gold_rate"] == 1 / 7 and values["turn/3/accuracy"] == 1
 
 
 def test_without_hallucinated_conversations_there_is_no_first_turn() -> None:
@@ -186,20 +167,18 @@ def test_without_hallucinated_conversations_there_is_no_first_turn() -> None:
 
 
 def test_other_rows_have_no_conversations() -> None:
-    values = {"source": "t", "split": "test", "group": "1", "knowledge": "k", "response": "r", "label": "faithful"}
     for meta in ({}, {"turn": 1}):  # without turns, or only first ones
-        examples = [Example(id=id_, meta=meta, **values) for id_ in "ab"]
+        examples = [example(group="1", meta=meta) for _ in "ab"]
         predictions = {one.id: Prediction(id=one.id, label="faithful") for one in examples}
         assert conversation_report(examples, predictions, title="t") is None
 
 
 def test_several_responses_to_a_turn_have_figures_by_turn_alone() -> None:
-    values = {"source": "t", "split": "test", "group": "1", "knowledge": "k", "response": "r", "label": "faithful"}
-    rows = [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
     for has_model in (False, True):
         examples = [
-            Example(id=f"{turn}{model}", meta={"turn": turn} | ({"model": model} if has_model else {}), **values)
-            for turn, model in rows
+            example(group="1", meta={"turn": turn} | ({"model": model} if has_model else {}))
+            for turn in (1, 2)
+            for model in "ab"
         ]
         predictions = {one.id: Prediction(id=one.id, label="faithful") for one in examples}
         found = conversation_report(examples, predictions, title="t", num_resamples=20)

@@ -10,13 +10,12 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.used_model import UsedModel
-from faithkit.published.figures import ragtruth_models
-from faithkit.records import Example, Prediction, Span, Turn
+from faithkit.records import Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance, build_sample
-from faithkit.reports.span_report import span_report
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
 from faithkit.statistics.metric import Metric
+from tests.data_modules import examples
 
 
 def test_the_file_is_what_outside_programs_were_promised(tmp_path):
@@ -35,16 +34,9 @@ CONTEXT = "The kiwi is a small bird of New Zealand."
 def example(id_, response, wrong="", *, spans=True, **meta):
     start = response.find(wrong) if wrong else -1
     marks = (Span(start=start, end=start + len(wrong), label="evident_baseless"),) if wrong else ()
-    return Example(
-        id=id_,
-        source="ragtruth",
-        split="test",
-        group=f"g{id_}",
-        knowledge=CONTEXT,
-        response=response,
-        label="hallucinated" if wrong else "faithful",
-        spans=marks if spans else None,
-        meta=meta,
+    values = {"source": "ragtruth", "split": "test", "knowledge": CONTEXT, "response": response, "meta": meta}
+    return examples.example(
+        id=id_, **values, label="hallucinated" if wrong else "faithful", spans=marks if spans else None
     )
 
 
@@ -59,10 +51,6 @@ FOUND = [
 ]
 
 
-def run_of(tmp_path):
-    return RunFolder(tmp_path)
-
-
 def report_detection(run, sets, *, meta, num_resamples, verbose=True, **options):
     found = detection_reports(sets, meta=meta, num_resamples=num_resamples, **options)
     config = meta.get("config", {}) | {"verbose": verbose}
@@ -74,14 +62,16 @@ def numbers(tmp_path):
 
 
 def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, capsys):
-    report_detection(run_of(tmp_path), {"ragtruth": (EXAMPLES, FOUND)}, meta={}, num_resamples=20)
+    report_detection(RunFolder(tmp_path), {"ragtruth": (EXAMPLES, FOUND)}, meta={}, num_resamples=20)
     found = numbers(tmp_path)
     for name in ("response_f1", "char_f1", "task/qa/char_f1", "model/gpt-4-0613/response_f1", "macro_f1"):
         assert found[f"test/ragtruth/{name}"] == 1.0, name
     assert found["test/ragtruth/type/evident_baseless/char_recall"] == 1.0
     marked, size = sum(len("can fly far") for _ in "a") + len("green and loud"), sum(len(e.response) for e in EXAMPLES)
     assert found["test/ragtruth/all_characters_char_precision"] == pytest.approx(marked / size)
-    assert found["test/ragtruth/all_characters_char_recall"] == 1.0 and found["test/ragtruth/no_spans_char_f1"] == 0.0
+    for level in ("char", "response"):
+        assert found[f"test/ragtruth/all_characters_{level}_recall"] == 1.0
+        assert found[f"test/ragtruth/no_spans_{level}_f1"] == 0.0
     assert 0 < found["test/ragtruth/task/qa/mismatch_char_f1"] <= 1.0
     assert found["test/ragtruth/task/summary/response_by_spans_f1"] == 1.0
     shown = capsys.readouterr().out
@@ -104,15 +94,11 @@ def test_a_tagger_is_shown_beside_baselines_and_published_figures(tmp_path, caps
     ],
 )
 def test_published_figures_stand_beside_their_own_data_alone(tmp_path, capsys, name, meta, model):
-    examples = [example(str(row), "A bird can fly.", "can fly", task="QA", model=model) for row in range(3)]
-    said = [Prediction(id=e.id, label="hallucinated", spans=e.spans) for e in examples]
-    report_detection(run_of(tmp_path), {name: (examples, said)}, meta=meta, num_resamples=5)
+    rows = [example(str(row), "A bird can fly.", "can fly", task="QA", model=model) for row in range(3)]
+    said = [Prediction(id=e.id, label="hallucinated", spans=e.spans) for e in rows]
+    report_detection(RunFolder(tmp_path), {name: (rows, said)}, meta=meta, num_resamples=5)
     shown = capsys.readouterr().out
-    assert (
-        "by character" in shown
-        and "LettuceDetect" not in shown
-        and model.lower() not in ragtruth_models() - {"gpt-4-0613"}
-    )
+    assert "by character" in shown and "LettuceDetect" not in shown
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -120,7 +106,7 @@ def test_a_critic_keeps_its_report_on_data_with_spans(tmp_path, capsys, is_known
     said = [Prediction(id=p.id, label=p.label, score=p.score) for p in FOUND]
     critic = UsedModel(role="checkpoint", path="runs/c", kind="critic", weights=None, threshold=None, reason="gone")
     origins = {"ragtruth": Provenance.of("ragtruth", EXAMPLES, [critic])} if is_known else None
-    report_detection(run_of(tmp_path), {"ragtruth": (EXAMPLES, said)}, meta={}, num_resamples=20, origins=origins)
+    report_detection(RunFolder(tmp_path), {"ragtruth": (EXAMPLES, said)}, meta={}, num_resamples=20, origins=origins)
     found, shown = numbers(tmp_path), capsys.readouterr().out
     assert found["test/ragtruth/response_f1"] == found["test/ragtruth/macro_f1"] == 1.0
     assert "word overlap" in shown and "by character" not in shown
@@ -133,9 +119,9 @@ def test_a_critic_keeps_its_report_on_data_with_spans(tmp_path, capsys, is_known
 
 
 def test_data_without_spans_has_the_classification_report_alone(tmp_path, capsys):
-    examples = [example(e.id, e.response, "kiwi" if e.spans else "", spans=False) for e in EXAMPLES[:2]]
-    examples.append(example("2", "Birds."))
-    report_detection(run_of(tmp_path), {"begin": (examples, FOUND[:3])}, meta={}, num_resamples=5)
+    rows = [example(e.id, e.response, "kiwi" if e.spans else "", spans=False) for e in EXAMPLES[:2]]
+    rows.append(example("2", "Birds."))
+    report_detection(RunFolder(tmp_path), {"begin": (rows, FOUND[:3])}, meta={}, num_resamples=5)
     assert not any("char_" in name or "response_" in name for name in numbers(tmp_path))
     assert "macro_f1" in capsys.readouterr().out
 
@@ -154,24 +140,21 @@ def test_a_sample_has_the_last_turn(size):
     assert build_sample(replace(EXAMPLES[0], history=history))["last_turn"] == (f"turn {size - 1}" if size else "")
 
 
-def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():
+def test_the_mismatch_baseline_marks_the_words_that_are_not_there():
     few, none = replace(example("few", CONTEXT), knowledge="the of bird"), example("none", CONTEXT.upper())
     marked = mismatch_predictions([few, none, replace(none, id="empty", knowledge="", response="")])
     assert [CONTEXT[s.start : s.end] for s in marked["few"].spans] == ["kiwi is a small", "New Zealand"]
     assert marked["none"].spans == marked["empty"].spans == ()
-    found = span_report(EXAMPLES, {one.id: one for one in FOUND}, title="test", num_resamples=5).metrics
-    assert found["all_characters_char_recall"].value == found["all_characters_response_recall"].value == 1.0
-    assert found["no_spans_char_f1"].value == found["no_spans_response_f1"].value == 0.0
     fitted = mismatch_predictions(EXAMPLES, fit_overlap(EXAMPLES, "f1"))
     assert [fitted[e.id].label for e in EXAMPLES] == [e.label for e in EXAMPLES]
 
 
 def test_the_terminal_has_one_headline_and_the_files_have_everything(tmp_path, capsys):
     steering = "The kiwi \x1b[31mcan fly\x07 far."
-    examples = [*EXAMPLES, example("4\x1b]0;x\x07", steering, "can fly", task="QA", model="<b>")]
-    said = [*FOUND, Prediction(id=examples[-1].id, label="hallucinated", score=0.9, spans=examples[-1].spans)]
-    report_detection(run_of(tmp_path), {"ragtruth": (examples, said)}, meta={}, num_resamples=20, verbose=False)
-    print_summary(run_of(tmp_path), ReportOptions(), [("score rows", "faithkit score FILE")])
+    rows = [*EXAMPLES, example("4\x1b]0;x\x07", steering, "can fly", task="QA", model="<b>")]
+    said = [*FOUND, Prediction(id=rows[-1].id, label="hallucinated", score=0.9, spans=rows[-1].spans)]
+    report_detection(RunFolder(tmp_path), {"ragtruth": (rows, said)}, meta={}, num_resamples=20, verbose=False)
+    print_summary(RunFolder(tmp_path), ReportOptions(), [("score rows", "faithkit score FILE")])
     shown = capsys.readouterr().out
     report, page = (tmp_path / "report.md").read_text(), (tmp_path / "answers.html").read_text()
     assert shown.count("percent") == 1 and "character F1" in shown and "by task" not in shown

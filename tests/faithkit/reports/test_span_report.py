@@ -8,16 +8,10 @@ from hypothesis import strategies as st
 from faithkit.metrics.span_metrics import join_spans
 from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import published_detectors
-from faithkit.records import Example, Prediction, Span, Turn
-from faithkit.reports.span_report import (
-    choose_marked,
-    level_table,
-    mark_spans,
-    marked_table,
-    parts_table,
-    span_report,
-)
+from faithkit.records import Prediction, Span, Turn
+from faithkit.reports.span_report import choose_marked, level_table, mark_spans, marked_table, parts_table, span_report
 from faithkit.statistics.metric import Metric
+from tests.data_modules import examples
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 METRIC = Metric(value=0.5544, low=0.5, high=0.6, n=2700)
@@ -25,8 +19,7 @@ METRIC = Metric(value=0.5544, low=0.5, high=0.6, n=2700)
 
 def example(id_="a", response="x" * 30, spans=(), **values):
     label = "hallucinated" if spans else "faithful"
-    values = {"knowledge": "The context.", "group": "g", "label": label} | values
-    return Example(id=id_, source="s", split="test", response=response, spans=tuple(spans), **values)
+    return examples.example(**{"id": id_, "response": response, "spans": tuple(spans), "label": label} | values)
 
 
 def at(start, end, label="hallucination", score=None):
@@ -92,11 +85,9 @@ def test_a_person_can_judge_gold_beside_what_was_marked():
 
 @pytest.mark.parametrize("limit", [0, 1, 4, 50])
 def test_the_most_wrong_responses_are_chosen_and_marked_ones_beside(limit):
-    examples = [example(str(row), spans=[at(0, row)] if row else []) for row in range(12)]
-    predictions = {
-        e.id: Prediction(id=e.id, label="faithful", spans=(at(0, 6),) if e.id == "6" else ()) for e in examples
-    }
-    chosen = [e.id for e in choose_marked(examples, join_spans(examples, predictions), limit)]
+    rows = [example(str(row), spans=[at(0, row)] if row else []) for row in range(12)]
+    said = {row.id: Prediction(id=row.id, label="faithful", spans=(at(0, 6),) if row.id == "6" else ()) for row in rows}
+    chosen = [row.id for row in choose_marked(rows, join_spans(rows, said), limit)]
     assert len(chosen) == len(set(chosen)) == min(limit, 12)
     assert chosen[: (limit + 1) // 2][:3] == ["11", "10", "9"][: (limit + 1) // 2]
     if limit == 4:

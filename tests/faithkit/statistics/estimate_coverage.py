@@ -82,9 +82,8 @@ def main() -> None:
                 cells = []
                 for way in WAYS:
                     share, width, count = found.get(way, (np.nan, np.nan, 0))
-                    cells.append(
-                        f"{100 * share:.1f} ({100 * width:.0f}{'' if count == rounds else f'; {count} of {rounds}'})"
-                    )
+                    of = "" if count == rounds else f"; {count} of {rounds}"
+                    cells.append(f"{100 * share:.1f} ({100 * width:.0f}{of})")
                 print(f"| {rate} | {detector} | {num_labels} | {' | '.join(cells)} |", flush=True)
 
 

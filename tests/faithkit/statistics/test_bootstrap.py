@@ -130,15 +130,11 @@ def test_of_many_groups_a_proportion_near_1_is_covered_too():
 
 
 def test_undefined_values_are_left_out_with_a_note():
-    found = bootstrap(
-        Groups.of(["a", "b"]),
-        lambda weights: {
-            "never": np.full(len(weights), np.nan),
-            "mostly": np.where(weights[:, 0] > 0, weights[:, 0], np.nan),
-        },
-        kinds=NUMBER,
-        num_resamples=100,
-    )
+    def statistic(weights):
+        mostly = np.where(weights[:, 0] > 0, weights[:, 0], np.nan)
+        return {"never": np.full(len(weights), np.nan), "mostly": mostly}
+
+    found = bootstrap(Groups.of(["a", "b"]), statistic, kinds=NUMBER, num_resamples=100)
     assert set(found.metrics) == {"mostly"}
     assert "never is left out" in found.notes[0] and "resamples do not define it" in found.notes[1]
 

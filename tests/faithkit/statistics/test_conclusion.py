@@ -15,6 +15,7 @@ from faithkit.reports.label_tables import label_report
 from faithkit.scores.measures import kind_of
 from faithkit.statistics.bootstrap import Decision, Difference, Groups, Test, conclude
 from faithkit.statistics.metric import Metric, average_runs
+from tests.data_modules.examples import example
 
 
 def rows(count: int) -> list[Example]:
@@ -25,8 +26,8 @@ def rows(count: int) -> list[Example]:
         unknown = place % 4 == 0 or place % 20 == 1
         label = HALLUCINATED if wrong else FAITHFUL
         text = "zinc fish tower" if unknown else "kiwi bird egg"
-        group = {"source": "made", "split": "test", "group": f"g{place}"}
-        found.append(Example(id=f"r{place}", knowledge="a kiwi bird egg", response=text, label=label, **group))
+        names = {"id": f"r{place}", "group": f"g{place}"}
+        found.append(example(**names, knowledge="a kiwi bird egg", response=text, label=label))
     return found
 
 
@@ -47,9 +48,8 @@ def verdict_of(examples: list[Example], right: int, *, fits_tested: bool = True)
 def test_the_interval_of_the_difference_decides(right: int, verdict: Decision) -> None:
     found, text = verdict_of(rows(100), right)
     assert found is verdict
-    assert text.startswith(
-        f"the model is {verdict} word overlap, the strongest simple baseline, on 100 rows: macro-F1 "
-    )
+    beginning = f"the model is {verdict} word overlap, the strongest simple baseline, on 100 rows: macro-F1 "
+    assert text.startswith(beginning)
 
 
 def difference(low: float, high: float, n: int = 200) -> Difference:

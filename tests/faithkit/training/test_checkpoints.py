@@ -60,9 +60,10 @@ def test_a_file_cut_short_is_refused_with_place_and_hint(length: int, tmp_path: 
 
 def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
     bomb = Bomb(tmp_path / "executed")
-    write_checkpoint(tmp_path / "ours", {**example_checkpoint(), "more": bomb})
-    torch.save({**example_checkpoint(), "more": bomb}, tmp_path / "torch")
-    torch.save({**example_checkpoint(), "more": bomb}, tmp_path / "legacy", _use_new_zipfile_serialization=False)
+    content = {**example_checkpoint(), "more": bomb}
+    write_checkpoint(tmp_path / "ours", content)
+    torch.save(content, tmp_path / "torch")
+    torch.save(content, tmp_path / "legacy", _use_new_zipfile_serialization=False)
     (tmp_path / "pickle").write_bytes(pickle.dumps(bomb))
     for name in ("ours", "torch", "legacy", "pickle"):
         with pytest.raises(UserError):
@@ -273,8 +274,7 @@ def test_nothing_in_a_folder_is_executed(group: None, tmp_path: Path) -> None:
     ("keys", "value"),
     [
         ((LAYOUT,), None),
-        ((LAYOUT, "checksums"), {}),
-        ((LAYOUT, "checksums"), {"../x.safetensors": ""}),
+        *(((LAYOUT, "checksums"), value) for value in ({}, {"../x.safetensors": ""})),
         ((LAYOUT, "tensors", "state_dict w0"), None),
         ((LAYOUT, "tensors", "state_dict w0"), (("state_dict", "w0"), (8, 3), torch.float32)),
         ((LAYOUT, "tensors", "state_dict w0"), (("state_dict", "w0"), (7, 3), torch.float64)),
@@ -340,5 +340,4 @@ def test_tied_weights_are_written_and_read(group: None, tmp_path: Path) -> None:
     checkpoint = sharded(whole())
     checkpoint["state_dict"]["tied"] = checkpoint["state_dict"]["w0"]
     write_sharded(tmp_path / "last.ckpt", checkpoint, previous=None)
-    found = read_checkpoint(tmp_path / "last.ckpt")["state_dict"]
-    assert torch.equal(found["tied"], whole()["state_dict"]["w0"])
+    assert torch.equal(read_checkpoint(tmp_path / "last.ckpt")["state_dict"]["tied"], whole()["state_dict"]["w0"])

@@ -28,18 +28,12 @@ def killed(folder: Path) -> Path:
     return folder / "metrics.csv"
 
 
-def test_a_line_is_in_the_file_as_soon_as_it_is_logged(tmp_path: Path) -> None:
-    rows = rows_of(killed(tmp_path))
-    assert [(row["step"], row["train/loss"], row["validation/x/f1"], row["epoch"]) for row in rows] == [
-        ("9", "0.5", "", "0"),
-        ("19", "0.25", "", ""),
-        ("24", "", "0.75", ""),
-        ("29", "0.125", "", ""),
-    ]
-
-
-def test_a_killed_resume_leaves_the_curve_up_to_the_checkpoint(tmp_path: Path) -> None:
+def test_a_line_is_in_the_file_at_once_and_a_killed_resume_leaves_the_curve_up_to_the_checkpoint(
+    tmp_path: Path,
+) -> None:
     file = killed(tmp_path)
+    values = [tuple(row[name] for name in ("step", "train/loss", "validation/x/f1", "epoch")) for row in rows_of(file)]
+    assert values == [("9", "0.5", "", "0"), ("19", "0.25", "", ""), ("24", "", "0.75", ""), ("29", "0.125", "", "")]
     CsvLogger(tmp_path, first_step=25)  # killed before it has logged anything
     assert [row["step"] for row in rows_of(file)] == ["9", "19", "24"]
     for _ in range(2):  # killed again before the next checkpoint

@@ -29,8 +29,6 @@ CONFIG: dict[str, Any] = {
 }
 PLAIN = {**CONFIG, "data": {"name": "wow"}}
 TEXT = "<script>alert(1)</script> | **no** markup"
-
-
 F1 = Metric(value=0.5, low=0.25, high=0.75, n=9)
 
 
@@ -73,7 +71,11 @@ def log_run(folder: Path, step: int = 9, config: Any = PLAIN, **settings: Any) -
     return offline_runs(folder)[-1]
 
 
-def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: Path) -> None:
+def test_a_training_is_one_finished_run_with_results_tables_and_model(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "predictions"
+    rows = [{"id": str(n), "label": "faithful", "score": n / 10, "response": TEXT, "text": TEXT} for n in range(3)]
+    write_jsonl(folder / "wow.jsonl", rows)
+    write_jsonl(folder / "answers.jsonl", [{"id": "1", "label": None, "text": TEXT}])
     found = log_run(tmp_path / "run", tags=["mine"], project="elsewhere")
     assert (found.names.project, found.names.display_name, found.names.job_type) == ("elsewhere", "run", "train")
     assert list(found.names.tags) == ["model=t5", "data=wow", "scale=local", "objective=infonce", "mine"]
@@ -82,6 +84,10 @@ def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: P
     assert [found.summary[f"test/wow/f1{name}"] for name in ("", "/low", "/high")] == [0.5, 0.25, 0.75]
     table = table_of(found, "test/wow/predictions")
     assert table == {"columns": ["id", "response", "score"], "data": [["1", TEXT, 0.5]]}
+    verdicts = table_of(found, "test/wow/verdicts")  # every verdict, without texts
+    assert verdicts["columns"] == ["id", "label", "score", "gold"]
+    assert verdicts["data"] == [[str(n), "faithful", n / 10, None] for n in range(3)]
+    assert "test/answers/verdicts" not in found.summary
     assert found.config["seed"] == 1 and found.config["environment"]["torch"]
     assert found.config["data_summary"]["fingerprints"] == {"wow/train": "abc"}
     (model,) = (artifact for artifact in found.artifacts if artifact.type == "model")
@@ -134,18 +140,6 @@ def test_lineage_goes_from_data_to_the_model_to_its_evaluation(tmp_path: Path) -
     assert data.startswith("data-begin@") and used == model, "the very artifact that the training made"
     (hf / "config.json").write_text('{"other": 1}')
     assert model_artifact(str(hf)) is None, "other weights than those that W&B has"
-
-
-def test_every_verdict_is_a_row_of_a_table_without_texts(tmp_path: Path) -> None:
-    folder = tmp_path / "run" / "predictions"
-    rows = [{"id": str(n), "label": "faithful", "score": n / 10, "response": TEXT, "text": TEXT} for n in range(3)]
-    write_jsonl(folder / "wow.jsonl", rows)
-    write_jsonl(folder / "answers.jsonl", [{"id": "1", "label": None, "text": TEXT}])
-    found = log_run(tmp_path / "run")
-    table = table_of(found, "test/wow/verdicts")
-    assert table["columns"] == ["id", "label", "score", "gold"]
-    assert table["data"] == [[str(n), "faithful", n / 10, None] for n in range(3)]
-    assert "test/answers/verdicts" not in found.summary
 
 
 def test_of_data_only_fingerprints_and_references_go_to_wandb(tmp_path: Path) -> None:
@@ -230,7 +224,6 @@ def test_the_artifact_is_left_out_where_it_is_switched_off_or_large(
 
 
 def test_another_run_in_the_same_process_stays_as_it_is(tmp_path: Path) -> None:
-
     with wandb.init(mode="offline", project="notebook", dir=tmp_path / "theirs") as theirs:
         ours = log_run(tmp_path / "ours")
         assert wandb.run is theirs and ours.names.run_id != theirs.id

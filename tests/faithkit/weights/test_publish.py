@@ -35,10 +35,8 @@ def test_paths_are_shortened_and_the_model_stays_what_it_was(exported: Path, tra
     edit_json(exported / "tokenizer_config.json", lambda config: config.update(name_or_path="/home/me/bert"))
     seal(exported, read_stored(exported) or {})
     before = Critic.load(exported).score("a river", "it is long")
-    shortened = shorten_paths(exported)
-    assert {"origin.config.model.weights", "origin.config.run_dir", "tokenizer_config.json.name_or_path"} <= {
-        *shortened
-    }
+    shortened = {"origin.config.model.weights", "origin.config.run_dir", "tokenizer_config.json.name_or_path"}
+    assert shortened <= {*shorten_paths(exported)}
     text = (exported / SIDECAR).read_text() + (exported / CARD).read_text()
     assert str(trained.parent) not in text and "tiny-bert" in text, "the last part is kept"
     check_folder(exported)
@@ -70,14 +68,8 @@ def test_a_path_of_the_home_folder_inside_a_text_is_not_pushed(exported: Path, m
 def test_a_dry_run_shows_files_card_and_what_stays(exported: Path, trained: Path) -> None:
     (exported / "notes.md").touch()
     text = "\n".join(describe(exported, "me/critic", private=True, run=trained))
-    for part in (
-        "/me/critic (private",
-        "model.safetensors",
-        "checkpoints/",
-        "predictions/",
-        "train.log",
-        "library_name",
-    ):
+    names = ("model.safetensors", "checkpoints/", "predictions/", "train.log", "library_name")
+    for part in ("/me/critic (private", *names):
         assert part in text, part
     assert "left out, of the folder: notes.md" in text
 

@@ -74,20 +74,15 @@ def test_distinct_counts_each_ngram_once_over_all_responses():
     without_first = statistic(np.array([[0.0, 1.0]]))  # "a b", "c": no n-gram of the rest is lost but "b a"
     assert without_first["distinct_1"][0] == pytest.approx(3 / 3)
     assert without_first["distinct_2"][0] == pytest.approx(1 / 1)
+    assert np.isnan(distinct_n(groups, ["", "!", ""])(np.ones((1, 2)))["distinct_1"]).all(), "without any word"
 
 
 def test_the_interval_of_distinct_lies_around_its_value():
     rng = np.random.default_rng(0)
     responses = [" ".join(f"w{i}" for i in rng.zipf(1.5, 12) % 500) for _ in range(300)]
-    metric = bootstrap(
-        groups := Groups.of(map(str, range(300))), distinct_n(groups, responses), kinds=SIMILARITY
-    ).metrics["distinct_2"]
+    groups = Groups.of(map(str, range(300)))
+    metric = bootstrap(groups, distinct_n(groups, responses), kinds=SIMILARITY).metrics["distinct_2"]
     assert metric.low < metric.value - 0.002 and metric.high > metric.value + 0.002
-
-
-def test_responses_without_words_have_no_distinct_share():
-    groups = Groups.of(["a", "b"])
-    assert np.isnan(distinct_n(groups, ["", "!"])(np.ones((1, 2)))["distinct_1"]).all()
 
 
 SENTENCES = st.lists(st.sampled_from("the The cat sat 3.5 on. mat, a-b 1,000 1990- &amp; -\n é ! don't".split(" ")))

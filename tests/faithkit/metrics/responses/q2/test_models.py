@@ -9,12 +9,7 @@ import spacy
 import torch
 from spacy.language import Language
 from spacy.tokens import Doc
-from transformers import (
-    BertForQuestionAnswering,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import BertForQuestionAnswering, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 from faithkit.errors import UserError
 from faithkit.metrics.responses.official import official_answers, official_questions
@@ -62,10 +57,9 @@ def test_questions_are_the_same_in_any_batch(asker):
 
 
 def test_models_are_loaded_in_the_precision_that_is_asked_for(asker, answerer, tmp_path):
-    asker.model.save_pretrained(tmp_path / "t5")
-    asker.tokenizer.save_pretrained(tmp_path / "t5")
-    answerer.model.save_pretrained(tmp_path / "qa")
-    answerer.tokenizer.save_pretrained(tmp_path / "qa")
+    for name, each in (("t5", asker), ("qa", answerer)):
+        each.model.save_pretrained(tmp_path / name)
+        each.tokenizer.save_pretrained(tmp_path / name)
     for precision, dtype in (("32-true", torch.float32), ("bf16", torch.bfloat16), ("int8", torch.float32)):
         options = {"device": "cpu", "precision": precision}
         low = Seq2SeqQuestions.load(str(tmp_path / "t5"), template=TEMPLATE, **options)
@@ -76,9 +70,8 @@ def test_models_are_loaded_in_the_precision_that_is_asked_for(asker, answerer, t
 
 
 def test_the_models_mark_before_a_question_goes(asker, monkeypatch):
-    monkeypatch.setattr(
-        asker.tokenizer, "batch_decode", lambda beams, **options: ["question: Who is it? "] * len(beams)
-    )
+    said = "question: Who is it? "
+    monkeypatch.setattr(asker.tokenizer, "batch_decode", lambda beams, **options: [said] * len(beams))
     assert asker.questions(["a"], ["b"]) == [("Who is it?",) * 5]
 
 
