@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official.dialogues import TURNS
-from tests.data_modules.official_rows import make, read, write
+from tests.data_modules.official_rows import make, read, read_around_a_bad_row, write
 
 FIRST = {"director": "Ada Fenn", "cast": ["Tor Vik as Bo", "Una Lys as Eve"], "movieName": "The Lake", "year": "1999"}
 TABLE = "cast: Tor Vik as Bo; Una Lys as Eve director: Ada Fenn movieName: The Lake year: 1999"
@@ -71,11 +71,8 @@ def test_a_row_cannot_set_what_our_own_code_sets(tmp_path: Path) -> None:
 )
 def test_a_bad_message_spoils_its_conversation(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     folder = cmu_dog(tmp_path, {**MOVIE_TALK, **change})
-    with pytest.raises(UserError, match=message):
-        read(make("cmu_dog", folder))
     write(folder / "Conversations/valid/cd34.json", MOVIE_TALK)
-    examples, counts = read(make("cmu_dog", folder), on_bad_row="skip")
-    assert {e.group for e in examples} == {"cd34"} and counts["rejected: bad row"] == 1
+    assert {e.group for e in read_around_a_bad_row("cmu_dog", folder, message)} == {"cd34"}
 
 
 LEAD = "Rugby is a team sport. It is played with an oval ball."
@@ -162,7 +159,4 @@ def test_a_bad_turn_spoils_its_conversation_alone(tmp_path: Path, change: dict[s
     first, *rest = TALK["content"]
     talks = {"t_1": {"content": [{**first, **change}, *rest]}, "t_2": TALK}
     folder = topical_chat(tmp_path, talks=talks, built={**BUILT, "t_2": BUILT["t_1"]})
-    with pytest.raises(UserError, match=message):
-        read(make("topical_chat", folder))
-    examples, counts = read(make("topical_chat", folder), on_bad_row="skip")
-    assert {e.group for e in examples} == {"t_2"} and counts["rejected: bad row"] == 1
+    assert {e.group for e in read_around_a_bad_row("topical_chat", folder, message)} == {"t_2"}

@@ -9,7 +9,7 @@ import pytest
 from faithkit.errors import UserError
 from tests.data_modules.official import LAKE
 from tests.data_modules.official.dialogues import CASES, FAITHDIAL, HISTORY, WOW, WOW_PARLAI, utterance
-from tests.data_modules.official_rows import labels, make, read, write
+from tests.data_modules.official_rows import labels, make, read, read_around_a_bad_row, write
 
 TURN = utterance(HISTORY, "It is deep.", None, ["Entailment"])
 
@@ -55,11 +55,8 @@ def test_untagged_turns_have_no_label(tmp_path: Path) -> None:
 )
 def test_a_bad_turn_is_told_and_skipped_alone(tmp_path: Path, turn: Any, message: str) -> None:
     path = dialogue(tmp_path, TURN, turn, {**TURN, "response": "Deep."})
-    with pytest.raises(UserError, match=f"utterance 1: .*{message}"):
-        read(make("faithdial", path))
-    examples, counts = read(make("faithdial", path), on_bad_row="skip")
+    examples = read_around_a_bad_row("faithdial", path, f"utterance 1: .*{message}")
     assert [example.id for example in examples] == ["1:0", "1:2"]
-    assert counts["rejected: bad row"] == 1
 
 
 def pairs(path: Path, **options: object) -> dict[str, tuple[str, str | None]]:
@@ -146,7 +143,5 @@ def test_parlais_layout(tmp_path: Path) -> None:
 def test_a_bad_turn_spoils_its_dialogue(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     rows = [*copy.deepcopy(WOW_PARLAI), *WOW_PARLAI]
     rows[0]["dialog"][2].update(change)
-    path = write(tmp_path / "train.json", rows)
-    with pytest.raises(UserError, match=message):
-        read(make("wow", path))
-    assert [example.id for example in read(make("wow", path), on_bad_row="skip")[0]] == ["train:1:2"]
+    examples = read_around_a_bad_row("wow", write(tmp_path / "train.json", rows), message)
+    assert [example.id for example in examples] == ["train:1:2"]
