@@ -35,9 +35,7 @@ def foreign(trained: Path, folder: Path) -> str:
         ({"0": "hallucinated", "1": "faithful"}, -1),
     ],
 )
-def test_classes_without_names_are_read_as_they_are_said_to_be(
-    labels: dict[Any, str], sign: int, trained: Path, tmp_path: Path
-) -> None:
+def test_classes_without_names_are_what_is_said(labels: Any, sign: int, trained: Path, tmp_path: Path) -> None:
     theirs = Critic.load(foreign(trained, tmp_path / "critic"), labels=labels)
     pairs = KNOWLEDGE[:2], RESPONSE[:2]  # of one window each: of several the lowest odds decide
     found, own = (one.odds(one.encoder.encode_texts(*pairs)) for one in (theirs, Critic.load(trained)))
@@ -78,9 +76,7 @@ def test_labels_that_do_not_go_with_the_classes_are_refused(labels: Any) -> None
     assert str(caught.value).count("\n") < 5
 
 
-def test_a_benchmark_takes_the_labels_from_the_command_line(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_takes_labels_from_the_command_line(trained: Path, tmp_path: Path, capsys: Any) -> None:
     checkpoint = f"checkpoint={foreign(trained, tmp_path / 'critic')}"
     options = ("benchmark=embedded", "benchmark.options.num_test=40", checkpoint, "num_examples=0")
     evaluate_here(*options, f"run_dir={tmp_path / 'run'}", "labels={0: faithful, 1: hallucinated}")

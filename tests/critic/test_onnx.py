@@ -38,21 +38,17 @@ def add_graph(folder: Path, num_classes: int, *, per_token: bool = False, seed: 
     from onnx import TensorProto, helper, numpy_helper, save
 
     table = np.random.default_rng(seed).normal(size=(400, num_classes)).astype(np.float32)
+    last = ("Add", ["rows", "mean"]) if per_token else ("Identity", ["mean"])
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
         helper.make_node("ReduceMean", ["rows", "axis"], ["mean"], keepdims=int(per_token)),
-        helper.make_node("Add", ["rows", "mean"], ["logits"])
-        if per_token
-        else helper.make_node("Identity", ["mean"], ["logits"]),
+        helper.make_node(*last, ["logits"]),
     ]
     shape = ["windows", "tokens", num_classes] if per_token else ["windows", num_classes]
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["windows", "tokens"])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, shape)],
-        [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([1]), "axis")],
-    )
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["windows", "tokens"])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, shape)
+    constants = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([1]), "axis")]
+    graph = helper.make_graph(nodes, "tiny", [ids], [logits], constants)
     (folder / ONNX).mkdir(exist_ok=True)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), folder / GRAPH)
     compared = {"responses": 1, "labels_changed": 0, "times_as_fast": 1.0} | dict.fromkeys(
@@ -70,9 +66,7 @@ def with_graph(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", [Critic, Tagger])
-def test_a_score_of_the_graph_does_not_depend_on_its_batch(
-    kind: Any, trained: Path, trained_tagger: Path, tmp_path: Path
-) -> None:
+def test_a_score_of_the_graph_stands_alone(kind: Any, trained: Path, trained_tagger: Path, tmp_path: Path) -> None:
     folder = shutil.copytree((trained if kind is Critic else trained_tagger) / "hf", tmp_path / "hf")
     num_classes = len((read_stored(folder) or {})["labels"])
     model = kind.load(add_graph(folder, num_classes, per_token=kind is Tagger), precision="onnx")
@@ -101,12 +95,9 @@ def test_what_is_wrong_with_a_graph_is_said(with_graph: Path, change: Change, me
         Critic.load(with_graph, precision="onnx")
 
 
-def test_a_model_without_a_graph_says_how_to_write_one(trained: Path) -> None:
+def test_a_missing_graph_or_package_is_named(with_graph: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"no ONNX graph(.|\n)*faithkit export checkpoint=\S+ format=onnx"):
         Critic.load(trained, precision="onnx")
-
-
-def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for call in (lambda: Critic.load(with_graph, precision="onnx"), lambda: export_graph(str(trained), int8=False)):
         with pytest.raises(UserError, match=r'onnxruntime(.|\n)*pip install "\.\[onnx\]"'):
@@ -116,9 +107,7 @@ def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Critic, Tagger])
-def test_an_exported_graph_scores_as_the_weights_do(
-    kind: Any, trained: Path, trained_tagger: Path, tmp_path: Path
-) -> None:
+def test_a_graph_scores_as_its_weights(kind: Any, trained: Path, trained_tagger: Path, tmp_path: Path) -> None:
     run = trained if kind is Critic else trained_tagger
     report = export(str(run), str(tmp_path / "out"), graph=True)
     wanted, found = kind.load(run, device="cpu"), kind.load(report.folder, precision="onnx")
@@ -143,9 +132,7 @@ def test_an_exported_graph_scores_as_the_weights_do(
 
 
 @pytest.mark.slow
-def test_a_run_gets_a_graph_in_int8_and_one_too_far_off_is_refused(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_gets_a_graph_in_int8_but_none_too_far_off(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
     folder = export_graph(str(run), int8=True)
     assert folder == run / "hf"

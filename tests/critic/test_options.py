@@ -58,9 +58,7 @@ def subset(labels: Sequence[int], targets: Sequence[float] | None = None) -> Sub
         (subset(BOTH), subset(NONE, [0.1, 0.9, 0.5]), "no validation example has a label"),
     ],
 )
-def test_what_labels_cannot_teach_or_choose_is_refused_before_training(
-    train: Subset, validation: Subset, words: str
-) -> None:
+def test_labels_that_cannot_teach_or_choose_are_refused(train: Subset, validation: Subset, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         check_labels({"train": [train], "validation": [validation]})
     assert caught.value.hint

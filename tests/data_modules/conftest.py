@@ -15,6 +15,7 @@ from faithkit.files.jsonl import write_jsonl
 
 SIZES = (17, 5, 23, 0, 9, 20)  # rows of each shard: 74
 Rows = list[dict[str, Any]]
+Write = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +43,7 @@ def write_snli(folder: Path, *rows: tuple[str, str, str]) -> Path:
 
 
 @pytest.fixture
-def write_shards(tmp_path: Path) -> Callable[..., Path]:
+def write_shards(tmp_path: Path) -> Write:
     """Writes shards of these sizes, with validation and test files."""
 
     def write(sizes: tuple[int, ...] = SIZES, *, name: str = "train") -> Path:

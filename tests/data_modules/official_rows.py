@@ -10,9 +10,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from data_modules.build import SOURCES
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.official import Rows
 from tests.data_modules.official.benchmark_sets import (
@@ -110,3 +113,13 @@ def read(source: Source, split: str | None = None, **options: Any) -> tuple[list
 
 def labels(examples: list[Example]) -> Counter[str | None]:
     return Counter(example.label for example in examples)
+
+
+def read_around_a_bad_row(name: str, path: Path, message: str, place: str = "") -> list[Example]:
+    """Sees that one row stops the reading with this message and place, and is left out on demand; gives the others."""
+    with pytest.raises(UserError, match=message) as caught:
+        read(make(name, path))
+    assert place in str(caught.value)
+    examples, counts = read(make(name, path), on_bad_row="skip")
+    assert counts["rejected: bad row"] == 1
+    return examples

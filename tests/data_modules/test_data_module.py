@@ -1,4 +1,4 @@
-"""Sources in, batches out: cached once, divided by group, mixed by weight, counted."""
+"""Sources in, batches out: cached once, divided by group or in folds, mixed by weight, counted."""
 
 from itertools import combinations
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data_modules import data_module
-from data_modules.build import build_mix, build_source
+from data_modules.build import build_data, build_mix, build_source
 from data_modules.data_module import DataModule
 from data_modules.data_options import DataOptions
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -16,14 +16,14 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
 from tests.data_modules.conftest import write_snli
+from tests.running import plain_config
 
 
 @pytest.fixture
 def snli(tmp_path: Path) -> Path:
     labels = ["entailment", "neutral", "contradiction"] * 40
-    return write_snli(
-        tmp_path, *((f"river {i // 3} is long", f"it is {label} {i}", label) for i, label in enumerate(labels))
-    )
+    rows = [(f"river {i // 3} is long", f"it is {label} {i}", label) for i, label in enumerate(labels)]
+    return write_snli(tmp_path, *rows)
 
 
 def module(path: Path, encoder: PairEncoder, **options: Any) -> DataModule:
@@ -43,16 +43,14 @@ def test_groups_are_never_cut_and_nothing_is_lost_whatever_the_seed(snli: Path, 
     assert first.tolist() == again.tolist() != other.tolist()
 
 
-def test_a_second_launch_reads_the_cache(
-    snli: Path, encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_second_launch_reads_the_cache(snli: Path, encoder: PairEncoder, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     counts = module(snli, encoder).counts
     monkeypatch.setattr(data_module, "write_rows", lambda *_: pytest.fail("encoded again"))
     assert module(snli, encoder).counts == counts
 
 
-def test_another_content_another_layout_or_another_length_is_encoded_anew(
+def test_other_contents_layouts_and_lengths_are_encoded_anew(
     snli: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
@@ -121,3 +119,70 @@ def test_too_few_groups_are_told_with_their_number_and_the_setting(
 def test_a_wrong_part_is_explained(parts: list[dict[str, Any]]) -> None:
     with pytest.raises(UserError):
         build_mix(parts)
+
+
+SIZES = {"num_train": 40, "num_validation": 10, "num_test": 10}
+
+
+def data(encoder: PairEncoder, parts: Any, **options: Any) -> DataModule:
+    block = plain_config("train", "data=mix")["data"]
+    seed = options.pop("seed", 0)
+    built = build_data({**block, "parts": parts, **options}, encoder, num_epochs=2, seed=seed)
+    built.setup()
+    return built
+
+
+def test_parts_of_one_dataset_have_names_of_their_own(encoder: PairEncoder) -> None:
+    parts = [{"dataset": "embedded", **SIZES}, {"dataset": "embedded", "seed": 1, **SIZES}]
+    assert data(encoder, parts).summary()["sizes"]["test"] == {"embedded": 10, "embedded-2": 10}
+    named = data(encoder, dict(zip(("one", "two"), parts, strict=True)))
+    assert named.summary()["sizes"]["train"] == {"one": 40, "two": 40}
+    splits = ("train", "validation", "test")
+    assert set(named.counts) == {f"{name}/{split}" for name in ("one", "two") for split in splits}
+
+
+def test_a_part_may_only_train_or_only_test(encoder: PairEncoder) -> None:
+    parts = {
+        "both": {"dataset": "embedded", **SIZES},
+        "trains": {"dataset": "embedded", "seed": 1, "only": "train", **SIZES},
+        "tests": {"dataset": "embedded", "seed": 2, "only": "test", **SIZES},
+    }
+    sizes = data(encoder, parts).summary()["sizes"]
+    assert sizes["train"] == {"both": 40, "trains": 40} and sizes["validation"] == {"both": 10}
+    assert sizes["test"] == {"both": 10, "tests": 10}
+    with pytest.raises(UserError, match="only is 'tset'"):
+        data(encoder, {"tests": {"dataset": "embedded", "only": "tset"}})
+
+
+MANY = [{"dataset": "embedded", "num_train": 120}]
+FOLDED = {"split": "train", "validation_fraction": 0.3}
+
+
+def test_every_group_is_in_the_test_set_of_one_fold_alone(encoder: PairEncoder) -> None:
+    folds = [data(encoder, MANY, fold=fold, num_folds=4, **FOLDED) for fold in range(4)]
+    parts = [{name: subset.examples() for name, (subset,) in built.subsets.items()} for built in folds]
+    every = [example.id for part in parts for example in part["test"]]
+    assert len(every) == len(set(every)) == 120
+    for part in parts:
+        groups = {name: {example.group for example in examples} for name, examples in part.items()}
+        assert not groups["test"] & (groups["train"] | groups["validation"])
+        assert not groups["train"] & groups["validation"] and groups["validation"]
+        assert sum(map(len, part.values())) == 120
+    sizes = [len({example.group for example in part["test"]}) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    for options in ({"fold": 4, "num_folds": 4}, {"fold": -1}, {"fold": 0, "num_folds": 1}):
+        with pytest.raises(UserError, match=f"data.fold={options['fold']}"):
+            data(encoder, MANY, **options)
+
+
+def test_rows_can_be_divided_in_place_of_groups(encoder: PairEncoder) -> None:
+    def rows_and_groups(split_by: str) -> tuple[list[int], bool]:
+        built = data(encoder, MANY, split="train", test_fraction=0.25, split_by=split_by)
+        parts = {name: built.subsets[name][0] for name in ("train", "validation", "test")}
+        groups = {name: set(part.encoded.groups[part.indices].tolist()) for name, part in parts.items()}
+        rows = np.concatenate([part.indices for part in parts.values()])
+        assert sorted(rows.tolist()) == list(range(120))
+        return [len(part.indices) for part in parts.values()], bool(groups["train"] & groups["test"])
+
+    assert rows_and_groups("rows") == ([78, 12, 30], True)
+    assert rows_and_groups("group")[1] is False

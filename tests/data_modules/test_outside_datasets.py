@@ -69,12 +69,10 @@ def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (site / "lamp_data-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lamp-data\nVersion: 1.0\n")
     (site / "lamp_data-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(str(site))
-    for split, count in (("train", 48), ("test", 12)):
-        rows = [
-            {"fact": f"Lamp {i} is {'red' if i % 2 else 'blue'}.", "claim": f"Lamp {i} is red.", "label": label}
-            for i, label in enumerate(["hallucinated", "faithful"] * (count // 2))
-        ]
-        write_jsonl(data / f"{split}.jsonl", rows)
+    kinds = enumerate([("blue", "hallucinated"), ("red", "faithful")] * 24)
+    rows = [{"fact": f"Lamp {i} is {is_}.", "claim": f"Lamp {i} is red.", "label": label} for i, (is_, label) in kinds]
+    write_jsonl(data / "train.jsonl", rows)
+    write_jsonl(data / "test.jsonl", rows[:12])
     return data
 
 

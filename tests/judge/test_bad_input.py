@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from data_modules.embedded.layouts import WRITERS
 from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from tests.faithkit.inference.server import ChatServer
-from tests.judge.test_train import TINY
+from tests.judge.conftest import TINY
 from tests.model_folders import edit_json
 from tests.running import evaluate_here, metrics_of, train_here
 
@@ -19,9 +18,7 @@ ROWS = 12
 QUIET = ("benchmark=halludial", "benchmark.path=embedded", f"benchmark.num_rows={ROWS}", "num_examples=0")
 
 
-def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_counted(
-    language_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_model_without_a_template_judges_and_counts_what_is_too_long(language_models: Any, tmp_path: Path) -> None:
     assert "chat_template" not in (language_models["llama"] / "tokenizer_config.json").read_text()
     model = (f"engine.model={language_models['llama']}", "engine=transformers", "engine.cache=null")
     evaluate_here(*QUIET, *model, f"run_dir={tmp_path / 'all'}")
@@ -29,9 +26,8 @@ def test_a_model_without_a_chat_template_judges_and_a_row_that_is_too_long_is_co
     sizes = sorted(len(text) for text in prompts_of(tmp_path / "all"))
     window = 1 + sizes[ROWS // 2]  # fewer tokens than characters, so that some fit and others may not
     evaluate_here(*QUIET, *model, f"engine.max_length={window // 2}", f"run_dir={tmp_path / 'short'}")
-    whole, found = (
-        read_predictions(str(tmp_path / name / "predictions" / "embedded-halludial.jsonl")) for name in ("all", "short")
-    )
+    name = "predictions/embedded-halludial.jsonl"
+    whole, found = (read_predictions(tmp_path / run / name) for run in ("all", "short"))
     lost = [one for one in found.values() if one.text and "too long" in one.text]
     assert 0 < len(lost) < ROWS and all(one.label == "unparsed" and one.score is None for one in lost)
     assert all(found[i].label == one.label for i, one in whole.items() if found[i] not in lost), "none was shifted"
@@ -49,9 +45,7 @@ def prompts_of(run: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("ask", ["verdict", "judgement", "steps", "spans"])
-def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
-    ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_silent_server_gives_no_label(ask: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv("KEY", "none")
     answers = ChatServer(answer=lambda messages, seed, sample: "")
     with answers as server, pytest.raises(UserError, match="none of the replies could be read"):
@@ -79,17 +73,14 @@ def refused(command: Any, *given: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
-def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
-    command: str, language_models: dict[str, Path], tmp_path: Path
-) -> None:
-    (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts" / "verdict.txt").write_text("Is it wrong?\n\n{knowledge}\n\n{history}")
+def test_a_prompt_without_a_field_stops_at_once(command: str, language_models: Any, tmp_path: Path) -> None:
+    (tmp_path / "verdict.txt").write_text("Is it wrong?\n\n{knowledge}\n\n{history}")
     weights, run = language_models["llama"], f"run_dir={tmp_path / 'run'}"
     if command == "train":
-        given = (f"model.weights={weights}", "model.ask=verdict", f"model.prompts={tmp_path / 'prompts'}", run)
+        given = (f"model.weights={weights}", "model.ask=verdict", f"model.prompts={tmp_path}", run)
         told = refused(train_here, *TINY, *given)
     else:
-        given = ("engine=transformers", f"engine.model={weights}", f"judge.prompts={tmp_path / 'prompts'}", run)
+        given = ("engine=transformers", f"engine.model={weights}", f"judge.prompts={tmp_path}", run)
         told = refused(evaluate_here, *QUIET, *given)
     assert "lacks {response}" in told and "verdict.txt" in told and "hint" in told
     assert not [path for folder in ("predictions", "checkpoints") for path in (tmp_path / "run").glob(f"{folder}/*")]
@@ -106,11 +97,9 @@ def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
     ],
 )
 def test_what_no_judge_can_learn_is_explained_in_five_lines(
-    family: str, change: dict[str, Any], given: tuple[str, ...], problem: str,
-    language_models: dict[str, Path], tmp_path: Path,
-) -> None:  # fmt: skip
+    family: str, change: Any, given: Any, problem: str, data: list[str], language_models: Any, tmp_path: Path
+) -> None:
     folder = shutil.copytree(language_models[family], tmp_path / "model")
     edit_json(folder / "tokenizer_config.json", lambda stored: stored.update(change))
-    rows = WRITERS["halludial"](tmp_path / "rows", {"train": 24, "test": 12})
-    data = (f"data.path={rows}", "data.validation_fraction=0.3", f"model.weights={folder}")
-    assert problem in refused(train_here, *TINY, *data, f"run_dir={tmp_path / 'run'}", *given)
+    line = (*TINY, *data[:2], f"model.weights={folder}", f"run_dir={tmp_path / 'run'}", *given)
+    assert problem in refused(train_here, *line)

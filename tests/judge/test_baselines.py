@@ -76,9 +76,8 @@ def test_a_model_is_asked_whether_each_sample_supports_a_sentence() -> None:
     replies = {"one": "Yes, it does.", "two": "No.", "three": "Nobel"}
     engine = SetEngine(says=lambda prompt: [next(said for word, said in replies.items() if f"\n{word}\n" in prompt)])
     prompt = read_text_prompt("judge", "support", "context", "sentence")
-    [[first, second]] = prompted_scores(
-        [Checked(["It is red.", "It is old."], ["one", "two", "three"])], engine, prompt
-    )
+    checked = [Checked(["It is red.", "It is old."], ["one", "two", "three"])]
+    [[first, second]] = prompted_scores(checked, engine, prompt)
     assert first == second == pytest.approx((0.0 + 1.0 + 0.5) / 3) and len(engine.asked) == 6
     failing = SetEngine(problem=lambda prompt: "too long")
     assert prompted_scores([Checked(["a"], ["one"])], failing, prompt) == [[0.5]]

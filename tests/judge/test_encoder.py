@@ -42,7 +42,7 @@ def tokens(language_models: dict[str, Path]) -> MessageTokens:
 
 
 def encoder(tokens: MessageTokens, **options: Any) -> JudgementEncoder:
-    return JudgementEncoder(tokens=tokens, template=TEMPLATE, **{"ask": "verdict", "max_length": 200, **options})
+    return JudgementEncoder(tokens=tokens, **{"template": TEMPLATE, "ask": "verdict", "max_length": 200, **options})
 
 
 def test_the_context_is_the_prompt_of_later_use_and_the_target_the_reply_alone(tokens: MessageTokens) -> None:
@@ -59,9 +59,7 @@ def test_the_context_is_the_prompt_of_later_use_and_the_target_the_reply_alone(t
 
 
 @pytest.mark.parametrize("has_adapters", [False, True])
-def test_packed_rows_are_read_as_if_each_stood_alone(
-    has_adapters: bool, tokens: MessageTokens, language_models: dict[str, Path]
-) -> None:
+def test_packed_rows_are_read_apart(has_adapters: bool, tokens: MessageTokens, language_models: Any) -> None:
     model: Any = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32).eval()
     if has_adapters:
         model = add_adapters(model, rank=4, alpha=32, target_modules="all-linear").eval()
@@ -80,9 +78,7 @@ def test_packed_rows_are_read_as_if_each_stood_alone(
     assert statistics(rows, packed=True) == pytest.approx(alone, abs=1e-5)
 
 
-def test_rows_that_share_a_beginning_read_it_once_and_are_learnt_as_if_each_stood_alone(
-    tokens: MessageTokens, language_models: dict[str, Path]
-) -> None:
+def test_a_shared_beginning_is_read_once_and_rows_are_learnt_apart(tokens: MessageTokens, language_models: Any) -> None:
     model = AutoModelForCausalLM.from_pretrained(language_models["llama"], dtype=torch.float32).eval()
     assert use_packed_attention(model)
     [turn, other] = examples(2)
@@ -116,8 +112,6 @@ def test_the_oldest_turns_give_way_and_are_counted(tokens: MessageTokens) -> Non
 
 
 def test_another_prompt_or_way_of_asking_is_encoded_anew(tokens: MessageTokens) -> None:
-    other = JudgementEncoder(
-        tokens=tokens, template=PromptTemplate(f"{TEMPLATE.text} now"), ask="verdict", max_length=200
-    )
-    made = [encoder(tokens), encoder(tokens, ask="judgement"), encoder(tokens, max_length=100), other]
+    others = ({}, {"ask": "judgement"}, {"max_length": 100}, {"template": PromptTemplate(f"{TEMPLATE.text} now")})
+    made = [encoder(tokens, **options) for options in others]
     assert len({one.fingerprint() for one in made}) == len(made)

@@ -97,8 +97,7 @@ def test_a_mistyped_way_of_asking_is_explained() -> None:
         Judge.load("smollm2-135m", ask="verdct")
 
 
-ASKED = (Turn(speaker="seeker", text="How many?"),)
-EXAMPLE = Example(id="1", source="a", split="b", group="c", knowledge="It has ten.", response="x", history=ASKED)
+EXAMPLE = example(knowledge="It has ten.", history=(Turn(speaker="seeker", text="How many?"),))
 ROW = (EXAMPLE, {"first": "It has {second}.", "second": "It has twelve."})
 
 

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
@@ -18,33 +17,12 @@ from faithkit.training.checkpoints import read_checkpoint
 from faithkit_workflows.detectors.loading import kind_of
 from judge.judge import Judge
 from judge.task import JudgeModule
-from tests.judge.test_train import TINY
-from tests.model_folders import edit_json, edit_tensors, flip
+from tests.judge.conftest import LORA, TINY
+from tests.model_folders import edit_json, edit_tensors, flip, make_foreign
 from tests.running import assert_same_run, break_at, resume_here, run, train_here, train_in_two
 
-LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2", "checkpoints=all")
+NOT_THEIRS = ("faithkit.json", "seen_rows.parquet")  # what a folder of someone else's lacks
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return WRITERS["halludial"](tmp_path_factory.mktemp("halludial"), {"train": 48, "test": 24})
-
-
-@pytest.fixture(scope="module")
-def options(rows: Path, language_models: dict[str, Path]) -> list[str]:
-    data = [f"data.path={rows}", "data.validation_fraction=0.3"]
-    return [*LORA, *data, f"model.weights={language_models['llama']}"]
-
-
-@pytest.fixture(scope="module")
-def lora_run(tmp_path_factory: pytest.TempPathFactory, options: list[str], session_home: Path) -> Path:
-    """The folder of a finished run of a tiny judge with adapters."""
-    folder = tmp_path_factory.mktemp("runs") / "lora"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(*options, f"run_dir={folder}")
-    return folder
 
 
 def probabilities(judge: Judge) -> list[float]:
@@ -53,9 +31,7 @@ def probabilities(judge: Judge) -> list[float]:
     return [one.probability or 0.0 for one in found]
 
 
-def test_checkpoints_hold_the_adapters_alone_and_the_base_is_untouched(
-    lora_run: Path, language_models: dict[str, Path]
-) -> None:
+def test_checkpoints_hold_adapters_alone_and_the_base_is_untouched(lora_run: Path, language_models: Any) -> None:
     stored = read_checkpoint(lora_run / "checkpoints" / "last.ckpt")
     assert stored["state_dict"] and all(".lora_" in name for name in stored["state_dict"])
     numbers = sum(len(group["params"]) for group in stored["optimizer_states"][0]["param_groups"])
@@ -79,8 +55,8 @@ def test_merged_and_unmerged_give_the_same_judgements_here_and_in_plain_librarie
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(options: list[str], tmp_path: Path) -> None:
-    given = [*options, "model.lora_dropout=0.2", "callbacks.save_every_seconds=0"]
+def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(data: list[str], tmp_path: Path) -> None:
+    given = [*LORA, *data, "model.lora_dropout=0.2", "callbacks.save_every_seconds=0"]
     train_here(*given, f"run_dir={tmp_path / 'whole'}")
     break_at(4, JudgeModule, tmp_path / "run", *given)
     resume_here(tmp_path / "run")
@@ -90,19 +66,15 @@ def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(options
 
 
 @pytest.mark.slow
-def test_a_resume_on_other_base_weights_is_refused(
-    options: list[str], language_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_resume_on_other_base_weights_is_refused(data: list[str], language_models: Any, tmp_path: Path) -> None:
     base, run = shutil.copytree(language_models["llama"], tmp_path / "base"), tmp_path / "run"
-    own = [option for option in options if not option.startswith("model.weights")]
-    train_here(*own, f"model.weights={base}", f"run_dir={run}")
+    train_here(*LORA, *data[:2], f"model.weights={base}", f"run_dir={run}")
     (run / "metrics.json").unlink()
     edit_tensors(base, lambda tensors: tensors["model.norm.weight"].add_(0.1))
     with pytest.raises(UserError, match="not those that this training began with"):
         resume_here(run)
-    with pytest.raises(
-        UserError, match=r"have changed since these adapters were trained.*\n.*adapter\n.*hint: restore"
-    ):
+    changed = r"have changed since these adapters were trained.*\n.*adapter\n.*hint: restore"
+    with pytest.raises(UserError, match=changed):
         Judge.load(run / "adapter")
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"base.* is not a folder"):
@@ -127,11 +99,9 @@ def test_a_resume_on_other_base_weights_is_refused(
         ({"base_model_name_or_path": None}, "base_model_name_or_path"),
     ],
 )
-def test_adapters_from_elsewhere_run_no_code_and_are_loaded_whole_or_not_at_all(
-    change: dict[str, Any], problem: str, lora_run: Path, tmp_path: Path
-) -> None:
+def test_adapters_of_others_run_no_code(change: dict[str, Any], problem: str, lora_run: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
-    shutil.copytree(lora_run / "adapter", foreign, ignore=shutil.ignore_patterns("faithkit.json", "*.parquet"))
+    shutil.copytree(lora_run / "adapter", foreign, ignore=shutil.ignore_patterns(*NOT_THEIRS))
     assert Judge.load(foreign).calibration.threshold == 0.5, "another's adapters load, uncalibrated"
     edit_json(foreign / "adapter_config.json", lambda stored: stored.update(change))
     with pytest.raises(UserError, match=problem):
@@ -159,14 +129,14 @@ def test_adapters_are_loaded_by_their_hub_name(lora_run: Path, on_the_hub: Path)
     engine = build_text_engine(EngineOptions(name="transformers", model="someone/adapter", cache=None))
     assert engine.identity == by_path.engine.identity
     assert kind_of("someone/adapter").name == "judge" and describe_model("someone/adapter").weights
-    for file in ("faithkit.json", "seen_rows.parquet"):
+    for file in NOT_THEIRS:
         (on_the_hub / file).unlink()
     assert Judge.load("someone/adapter").calibration.threshold == 0.5, "another's adapters, uncalibrated"
     assert kind_of("someone/adapter").name == "judge"
 
 
 def test_adapters_of_the_hub_are_checked_as_those_of_a_folder(on_the_hub: Path) -> None:
-    for file in ("faithkit.json", "seen_rows.parquet"):
+    for file in NOT_THEIRS:
         (on_the_hub / file).unlink()
     edit_json(on_the_hub / "adapter_config.json", lambda stored: stored.update(auto_mapping={"parent_library": "os"}))
     with pytest.raises(UserError, match=r"auto_mapping.*runs no code"):
@@ -183,9 +153,7 @@ def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: P
     with pytest.raises(UserError, match=r"adapter_model.safetensors was changed or damaged"):
         Judge.load(damaged)
     both = shutil.copytree(lora_run / "hf", tmp_path / "both")
-    for file in ("faithkit.json", "seen_rows.parquet"):
-        (both / file).unlink(missing_ok=True)
-    edit_json(both / "config.json", lambda stored: stored.pop("faithkit") and None)
+    make_foreign(both)
     shutil.copy(lora_run / "adapter" / "adapter_config.json", both)
     with pytest.raises(UserError, match="adapters are not a complete model"):
         Judge.load(both)
@@ -198,15 +166,9 @@ def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: P
     [((*TINY, "model.ask=verdict", "checkpoints=all"), ["hf"]), ((*LORA, "model.lora_dropout=0"), ["hf", "adapter"])],
     ids=["judge", "judge_lora"],
 )
-def test_two_processes_train_the_judge_of_one(
-    given: tuple[str, ...],
-    folders: list[str],
-    trainer: str,
-    rows: Path,
-    language_models: dict[str, Path],
-    tmp_path: Path,
+def test_two_processes_train_as_one(
+    given: Any, folders: list[str], trainer: str, data: list[str], tmp_path: Path
 ) -> None:
-    data = (f"data.path={rows}", "data.validation_fraction=0.3", f"model.weights={language_models['llama']}")
     plain = [o for o in (*given, *data, "trainer.precision=32-true") if not o.startswith("trainer=")]
     train_here(*plain, "trainer=cpu", f"run_dir={tmp_path / 'one'}")
     train_in_two(trainer, tmp_path / "two", *plain, "model.gradient_checkpointing=true", timeout=900)

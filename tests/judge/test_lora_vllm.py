@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from judge.judge import Judge
-from tests.judge.test_lora import LORA, QUESTIONS, probabilities
-from tests.judge.test_lora import rows as rows  # a fixture
+from tests.judge.conftest import LORA
+from tests.judge.test_lora import QUESTIONS, probabilities
 from tests.running import ROOT, train_here
 from tests.tiny import write_language_model
 from tests.vllm_python import VLLM_PYTHON, needs_vllm
@@ -32,10 +32,9 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm-server")
 @needs_vllm
-def test_vllm_judges_alike_with_adapters_unmerged_and_merged(rows: Path, tmp_path: Path) -> None:
+def test_vllm_judges_alike_with_adapters_unmerged_and_merged(data: list[str], tmp_path: Path) -> None:
     llama = write_language_model(tmp_path / "llama", "llama", hidden_size=128)
-    data = (f"data.path={rows}", "data.validation_fraction=0.3")
-    train_here(*LORA, *data, f"model.weights={llama}", f"run_dir={tmp_path / 'run'}")
+    train_here(*LORA, *data[:2], f"model.weights={llama}", f"run_dir={tmp_path / 'run'}")
     (tmp_path / "ask.py").write_text(SCRIPT)
     asked = json.dumps(list(zip(*QUESTIONS, strict=True)))
 

@@ -1,7 +1,6 @@
 """Prompts are filled as they stand with the same examples before every request; a user's folder declares replies."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +26,8 @@ from judge.prompt import (
 )
 from judge.questions import COMPARATIVE, Asker
 from judge.reply import ASKINGS, parse_steps, read_first_word, target_text
-from tests.data_modules import examples
 from tests.data_modules.examples import example
+from tests.data_modules.official_rows import write
 from tests.judge.engines import SetEngine
 from tests.judge.test_judge import KNOWLEDGE, TEN, TWELVE
 
@@ -37,7 +36,7 @@ TEXT = "Look.\n\nKnown: {knowledge}\n\nSaid:\n{history}\n\nReply: {response}\n\n
 
 def asked(knowledge: str = "It is red.", history: tuple[str, ...] = ("Which?",), response: str = "Blue.") -> Example:
     turns = tuple(Turn(speaker=("seeker", "wizard")[i % 2], text=text) for i, text in enumerate(history))
-    return examples.example(knowledge=knowledge, history=turns, response=response)
+    return example(knowledge=knowledge, history=turns, response=response)
 
 
 def test_fields_are_filled_speakers_named_and_paragraphs_without_anything_to_say_left_out() -> None:
@@ -45,6 +44,8 @@ def test_fields_are_filled_speakers_named_and_paragraphs_without_anything_to_say
     said = "[Human]: Which?\n[Assistant]: That.\n[Human]: Sure?"
     assert filled == f"Look.\n\nKnown: It is red.\n\nSaid:\n{said}\n\nReply: Blue.\n\nIs it wrong?"
     assert PromptTemplate(TEXT).fill(asked("", ())) == "Look.\n\nReply: Blue.\n\nIs it wrong?"
+    short = PromptTemplate("{question}|{dialogue}|{response}").fill(asked(history=("Which?", "That.", "Sure?")))
+    assert short == "Sure?|[Human]: Which? [Assistant]: That. [Human]: Sure?|Blue."
 
 
 @given(st.text(max_size=40))
@@ -67,37 +68,22 @@ def test_our_prompts_are_asked_byte_for_byte_and_share_their_beginning(name: str
     assert "It is red." in first[:shared] and "[Human]: Which?" in first[:shared]
 
 
-def test_a_folder_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "verdict.txt").write_text(TEXT)
-    (tmp_path / "system.txt").write_text("You are strict.\n")
-    messages = read_prompt("verdict", str(tmp_path)).messages(asked())
-    assert [message.role for message in messages] == [SYSTEM, USER]
-    assert messages[0].content == "You are strict."
-    with pytest.raises(UserError, match=r"no prompt judgment\n.*\n  hint: .*verdict"):
-        read_prompt("judgment", str(tmp_path))
-
-
 ROW = {"knowledge": KNOWLEDGE, "history": ["Is it {response}?"], "response": TWELVE, "reply": 'Yes. "twelve" is wrong.'}
 
 
 def rows(count: int = 10) -> list[Example]:
-    return [
-        Example(
-            id=str(i), source="a", split="train", group=str(i), knowledge=KNOWLEDGE, response=(TEN, TWELVE)[i % 2],
-            label=(FAITHFUL, HALLUCINATED)[i % 2], spans=(Span(start=17, end=23, label="x"),) if i % 2 else (),
-        )
-        for i in range(count)
-    ]  # fmt: skip
+    marked = {"response": TWELVE, "label": HALLUCINATED, "spans": (Span(start=17, end=23, label="x"),)}
+    kinds = [{"response": TEN, "label": FAITHFUL, "spans": ()}, marked] * count
+    return [example(id=str(i), group=str(i), knowledge=KNOWLEDGE, **kinds[i]) for i in range(count)]
 
 
-def write(folder: Path, *given: dict[str, object]) -> str:
-    (folder / "examples.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in given))
-    return str(folder / "examples.jsonl")
+def write_shots(folder: Path, *given: dict[str, object]) -> str:
+    return str(write(folder / "examples.jsonl", list(given)))
 
 
 @pytest.mark.parametrize("name", ASKINGS)
 def test_examples_stand_behind_the_instruction_and_all_requests_begin_with_them(name: str, tmp_path: Path) -> None:
-    shots = read_shots(write(tmp_path, ROW, {**ROW, "knowledge": "", "history": None, "reply": "No."}))
+    shots = read_shots(write_shots(tmp_path, ROW, {**ROW, "knowledge": "", "history": None, "reply": "No."}))
     plain = read_prompt(name)
     filled = [with_shots(plain, shots).fill(row) for row in rows(2)]
     shared = next(i for i, (a, b) in enumerate(zip(*filled, strict=False)) if a != b)
@@ -130,14 +116,6 @@ def test_drawn_examples_take_turns_between_the_classes_and_hang_on_the_seed() ->
         draw_shots(rows(), "steps", 1, seed=0)
 
 
-def test_a_judge_asks_with_the_examples_of_a_file(tmp_path: Path) -> None:
-    engine = SetEngine(says=lambda prompt: ["Yes."])
-    Judge.load(engine, ask="steps", examples=write(tmp_path, ROW)).judge(KNOWLEDGE, TEN)
-    assert 'Yes. "twelve" is wrong.' in engine.asked[0]
-    with pytest.raises(UserError, match=r"only evaluate\.py can draw rows"):
-        Judge.load(engine, examples=3)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -148,12 +126,20 @@ def test_a_judge_asks_with_the_examples_of_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_is_no_example_is_named_by_its_line(row: dict[str, object], problem: str, tmp_path: Path) -> None:
-    path = write(tmp_path, ROW, row)
+    path = write_shots(tmp_path, ROW, row)
     with pytest.raises(UserError, match=problem) as raised:
         read_shots(path)
     assert "line 2" in str(raised.value)
     with pytest.raises(UserError, match="does not exist"):
         read_shots(str(tmp_path / "none.jsonl"))
+
+
+def test_a_judge_asks_with_the_examples_of_a_file(tmp_path: Path) -> None:
+    engine = SetEngine()
+    Judge.load(engine, ask="steps", examples=write_shots(tmp_path, ROW)).judge(KNOWLEDGE, TEN)
+    assert 'Yes. "twelve" is wrong.' in engine.asked[0]
+    with pytest.raises(UserError, match=r"only evaluate\.py can draw rows"):
+        Judge.load(engine, examples=3)  # type: ignore[arg-type]
 
 
 RESPONSE = "It flows through twelve countries."
@@ -201,9 +187,7 @@ def judged(folder: Path, header: str, reply: str, ask: str = "verdict") -> tuple
         (PATTERN, "Who knows?", UNPARSED, []),
     ],
 )
-def test_a_header_declares_how_replies_are_read(
-    header: str, reply: str, label: str, parts: list[str], tmp_path: Path
-) -> None:
+def test_a_header_says_how_to_read(header: str, reply: str, label: str, parts: list[str], tmp_path: Path) -> None:
     ask = "judgement" if header == HALU else "verdict"
     assert judged(tmp_path, header, reply, ask) == (label, parts)
 
@@ -245,13 +229,6 @@ def test_the_words_of_a_header_are_weighed(tmp_path: Path) -> None:
     assert (found.label, found.probability, engine.asked) == (HALLUCINATED, pytest.approx(0.8), [])
 
 
-def test_a_prompt_has_the_fields_that_it_needs() -> None:
-    said = (("seeker", "Where?"), ("wizard", "East."), ("seeker", "Far?"))
-    row = example(history=tuple(Turn(speaker=who, text=text) for who, text in said), response="R")
-    filled = PromptTemplate("{question}|{dialogue}|{response}").fill(row)
-    assert filled == "Far?|[Human]: Where? [Assistant]: East. [Human]: Far?|R"
-
-
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
@@ -283,8 +260,12 @@ def test_a_prompt_file_that_cannot_be_used_is_named(text: str, problem: str, hin
     assert str(tmp_path / "verdict.txt") in str(raised.value)
 
 
-def test_a_missing_file_is_named_with_what_to_write(tmp_path: Path) -> None:
-    folder = write_prompts(tmp_path, reply="{history}")
+def test_a_folder_of_ones_own_has_what_is_asked(tmp_path: Path) -> None:
+    folder = write_prompts(tmp_path, verdict=TEXT, system="You are strict.\n", reply="{history}")
+    first, second = read_prompt("verdict", folder).messages(asked())
+    assert (first.role, first.content, second.role) == (SYSTEM, "You are strict.", USER)
+    with pytest.raises(UserError, match=r"no prompt judgment\n.*\n  hint: .*verdict"):
+        read_prompt("judgment", folder)
     with pytest.raises(UserError, match=r"there is no prompt spans\n.*\n  hint: write spans\.txt"):
         read_prompts("spans", folder)
     write_prompts(tmp_path, comparative="---\nreply: json\n---\n{first} {second}")
@@ -301,9 +282,8 @@ def test_rows_of_a_task_are_asked_with_its_prompt(tmp_path: Path) -> None:
     examples = of_tasks({"one": "QA", "two": "Data2txt"})
     prompts = read_prompts("verdict", folder)
     assert [prompts.messages(one)[-1].content for one in examples] == ["Answer: one", "Overview: two"]
-    with pytest.raises(
-        UserError, match=r"rows of the task 'summary'\n.*\n  hint: write verdict\.summary\.txt, or verdict"
-    ):
+    told = r"rows of the task 'summary'\n.*\n  hint: write verdict\.summary\.txt, or verdict"
+    with pytest.raises(UserError, match=told):
         prompts.hides_knowledge([*examples, *of_tasks({"three": "Summary"})])
     with pytest.raises(UserError, match=r"rows without a task\n.*\n  hint: write verdict\.txt"):
         prompts.messages(example())
@@ -317,15 +297,14 @@ def test_rows_of_a_task_are_asked_with_its_prompt(tmp_path: Path) -> None:
 
 def test_examples_next_to_a_prompt_are_taken_before_drawn_ones(tmp_path: Path) -> None:
     folder = write_prompts(tmp_path, verdict="{examples}\n\nNow: {response}", comparative="{first} or {second}?")
-    lines = [{"response": f"r{number}", "reply": "Yes"} for number in range(3)]
-    (tmp_path / "verdict.examples.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    write(tmp_path / "verdict.examples.jsonl", [{"response": f"r{number}", "reply": "Yes"} for number in range(3)])
     prompts = build_prompts(AskOptions(prompts=folder, examples=2))
     filled = prompts.messages(example())[-1].content
     assert "Example 2\n\nNow: r1\n\nYes" in filled and "r2" not in filled
     assert "Example" not in build_prompts(AskOptions(prompts=folder)).messages(example())[-1].content
     with pytest.raises(UserError, match=r"judge.examples=5, and here are 3"):
         build_prompts(AskOptions(prompts=folder, examples=5))
-    (tmp_path / "comparative.examples.jsonl").write_text(json.dumps({"first": "a", "second": "b", "reply": "2"}))
+    write(tmp_path / "comparative.examples.jsonl", [{"first": "a", "second": "b", "reply": "2"}])
     shots = find_shots("comparative", AskOptions(prompts=folder, examples=1), COMPARATIVE.fields)
     engine = SetEngine(says=lambda prompt: ["1"])
     list(Asker(engine, COMPARATIVE, prompts=folder, shots=shots).answers([(example(), {"first": "c", "second": "d"})]))
@@ -340,7 +319,6 @@ def test_examples_next_to_a_prompt_are_taken_before_drawn_ones(tmp_path: Path) -
     ],
 )
 def test_drawn_examples_have_the_declared_reply(header: str, target: str, tmp_path: Path) -> None:
-
     found = read_prompt("verdict", write_prompts(tmp_path, verdict=f"---\n{header}\n---\n{{response}}")).header
     [shot, other] = draw_shots(rows(), "verdict", 2, seed=0, header=found)
     assert shot.target == target and other.target in ('{"found": "no", "parts": []}', "right")

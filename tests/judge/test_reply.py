@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
 from judge.judge import TRAINABLE
 from judge.reply import ASKINGS, locate, locate_all, parse_steps, quoted_parts, read_list, read_verdict, target_text
-from tests.data_modules import examples
+from tests.data_modules.examples import example
 
 
 @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=4), st.data())
@@ -140,8 +140,8 @@ def test_parts_that_overlap_become_one_span_and_missing_ones_are_counted() -> No
 TWO_PARTS = 'It flows through "twelve" countries and ends in Rome.'
 
 
-def example(label: str | None, spans: tuple[Span, ...] | None = None, target: str | None = None) -> Example:
-    return examples.example(id="1", response=TWO_PARTS, label=label, spans=spans, target=target)
+def answer(label: str | None, spans: tuple[Span, ...] | None = None, target: str | None = None) -> Example:
+    return example(id="1", response=TWO_PARTS, label=label, spans=spans, target=target)
 
 
 MARKED = (Span(start=40, end=52, label="conflict"), Span(start=17, end=35, label="conflict"))
@@ -149,10 +149,8 @@ MARKED = (Span(start=40, end=52, label="conflict"), Span(start=17, end=35, label
 
 @pytest.mark.parametrize("ask", TRAINABLE)
 @pytest.mark.parametrize(("place", "label", "spans"), [(0, HALLUCINATED, MARKED), (1, FAITHFUL, ())])
-def test_what_is_learnt_is_read_back_as_its_label_and_spans(
-    ask: str, place: int, label: str, spans: tuple[Span, ...]
-) -> None:
-    text = target_text(example(label, spans), ask)
+def test_what_is_learnt_is_read_back(ask: str, place: int, label: str, spans: tuple[Span, ...]) -> None:
+    text = target_text(answer(label, spans), ask)
     found = ASKINGS[ask].parse(text, TWO_PARTS)
     assert found.label == label and not found.num_unlocated and text.startswith((ASKINGS[ask].choices or ())[place])
     if ask == "spans":
@@ -160,9 +158,9 @@ def test_what_is_learnt_is_read_back_as_its_label_and_spans(
 
 
 def test_the_datasets_own_judgement_is_learnt_where_there_is_one() -> None:
-    assert target_text(example(HALLUCINATED, MARKED, "Yes. It is ten."), "judgement") == "Yes. It is ten."
-    spans = target_text(example(HALLUCINATED, MARKED, "Yes."), "spans")
+    assert target_text(answer(HALLUCINATED, MARKED, "Yes. It is ten."), "judgement") == "Yes. It is ten."
+    spans = target_text(answer(HALLUCINATED, MARKED, "Yes."), "spans")
     assert json.loads(spans)["hallucinations"][1] == "ends in Rome"
-    for row, ask, problem in ((example(None), "verdict", "no label"), (example(FAITHFUL), "spans", "no spans")):
+    for row, ask, problem in ((answer(None), "verdict", "no label"), (answer(FAITHFUL), "spans", "no spans")):
         with pytest.raises(UserError, match=f"'1' has {problem}"):
             target_text(row, ask)

@@ -1,40 +1,23 @@
-"""A judge's run from its command to its folder, and what its folder is good for."""
+"""A judge's run from its command to its folder; the folder that is exported judges as the run does."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
-from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import read_sidecar
+from faithkit_workflows import export as script
+from judge.export import export
 from judge.judge import Judge
-from tests.model_folders import with_places
-from tests.running import evaluate_here, metrics_of, train_here
-
-TINY = (
-    *("model=judge", "model.max_length=900", "model.batch_size=4", "optimizer.lr=1e-3", "callbacks.num_resamples=20"),
-    *("callbacks.num_examples=0", "callbacks.progress_bar=false", "trainer=cpu", "logger=none"),
-)
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """HalluDial's files, with rows of the embedded corpus."""
-    return WRITERS["halludial"](tmp_path_factory.mktemp("halludial"), {"train": 64, "test": 24})
-
-
-@pytest.fixture(scope="module")
-def judge_run(
-    tmp_path_factory: pytest.TempPathFactory, language_models: dict[str, Path], session_home: Path, rows: Path
-) -> Path:
-    """The folder of a finished run of a tiny judge that learnt verdicts."""
-    folder = tmp_path_factory.mktemp("runs") / "judge"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        data = (f"data.path={rows}", "data.validation_fraction=0.3")
-        train_here(*TINY, *data, f"model.weights={language_models['llama']}", "model.ask=verdict", f"run_dir={folder}")
-    return folder
+from tests.judge.conftest import TINY
+from tests.judge.test_lora import NOT_THEIRS, probabilities
+from tests.model_folders import flip, with_places
+from tests.running import compose, evaluate_here, metrics_of, train_here
 
 
 def test_the_loaded_judge_gives_what_its_run_wrote(judge_run: Path, rows: Path, tmp_path: Path) -> None:
@@ -73,9 +56,7 @@ def test_it_is_the_same_judge_where_an_engine_names_it(judge_run: Path, rows: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ask", "data"), [("judgement", "halludial"), ("spans", "ragtruth")])
-def test_the_other_targets_are_learnt_by_the_same_command(
-    ask: str, data: str, language_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_other_targets_are_learnt_alike(ask: str, data: str, language_models: Any, tmp_path: Path) -> None:
     llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
     train_here(
         *TINY, f"model.weights={llama}", f"model.ask={ask}", f"data={data}",
@@ -83,3 +64,47 @@ def test_the_other_targets_are_learnt_by_the_same_command(
         f"run_dir={tmp_path / 'run'}",
     )  # fmt: skip
     assert (tmp_path / "run" / "metrics.json").exists()
+
+
+def fp32(folder: Path) -> Judge:
+    return Judge.load(folder, precision="32-true")
+
+
+@pytest.mark.parametrize("kind", [pytest.param("full", marks=pytest.mark.slow), "lora", "adapter"])
+def test_an_exported_folder_judges_so(kind: str, judge_run: Path, lora_run: Path, tmp_path: Path, capsys: Any) -> None:
+    run = {"full": judge_run, "lora": lora_run, "adapter": lora_run / "adapter"}[kind]
+    script.main(compose("export", f"checkpoint={run}", f"output_dir={tmp_path / 'out'}"))
+    assert "reloaded in plain transformers: largest difference of " in capsys.readouterr().out
+    ours, theirs = fp32(run), fp32(tmp_path / "out")
+    assert theirs.prompts == ours.prompts and theirs.calibration == ours.calibration
+    assert probabilities(theirs) == pytest.approx(probabilities(ours), abs=1e-4)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").config.model_type == "llama"
+    card = (tmp_path / "out" / "README.md").read_text()
+    wanted = ["## Limits", "{response}", "Fingerprints", f"{ours.calibration.threshold:.4g}"]
+    for part in [*wanted, *(["test/halludial", "macro_f1"] if kind != "adapter" else [])]:
+        assert part in card, part
+    again = export(str(tmp_path / "out"), str(tmp_path / "again"))
+    assert again.difference == 0 and probabilities(fp32(tmp_path / "again")) == probabilities(theirs)
+
+
+@pytest.mark.slow
+def test_a_damaged_run_is_not_exported_and_nothing_is_left(judge_run: Path, lora_run: Path, tmp_path: Path) -> None:
+    for run in (judge_run, lora_run):
+        damaged = shutil.copytree(run, tmp_path / "run")
+        flip("model.safetensors")(damaged / "hf")
+        with pytest.raises(UserError, match="was changed or damaged"):
+            export(str(damaged), str(tmp_path / "out"))
+        shutil.rmtree(damaged)
+    other = shutil.copytree(lora_run, tmp_path / "other")
+    for name in NOT_THEIRS:  # without hashes: the logits tell
+        (other / "adapter" / name).unlink(missing_ok=True)
+    file = other / "adapter" / "adapter_model.safetensors"
+    save_file({name: tensor + 0.5 for name, tensor in load_file(file).items()}, file)
+    shutil.move(other / "config.yaml", other / "config")  # a run of ours would miss the sidecar first
+    with pytest.raises(UserError, match="differs by"):
+        export(str(other), str(tmp_path / "out"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    with pytest.raises(UserError, match="not empty"):
+        export(str(judge_run), str(tmp_path / "full"))
+    assert not (tmp_path / "out").exists()

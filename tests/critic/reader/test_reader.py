@@ -1,6 +1,5 @@
 """The detector `thorough`: an answer is read as if it were alone, changed files are refused, and training goes on."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -75,28 +74,16 @@ def test_a_long_answer_has_the_verdict_of_its_worst_part(reader: Reader) -> None
     assert reading.offsets[-1][1] == len(" ".join(words))
 
 
-def _without_head(tensors: dict[str, torch.Tensor]) -> None:
-    del tensors["verdict.bias"]
-
-
-def _without_half(tensors: dict[str, torch.Tensor]) -> None:
-    del tensors["layers.1.mlp.up_proj.b"]
-
-
-def _of_another_shape(tensors: dict[str, torch.Tensor]) -> None:
-    tensors["layers.1.mlp.up_proj.a"] = tensors["layers.1.mlp.up_proj.a"][:, 1:].contiguous()
-
-
-def _of_another_layer(tensors: dict[str, torch.Tensor]) -> None:
-    tensors["layers.7.mlp.up_proj.a"] = tensors["layers.1.mlp.up_proj.a"].clone()
-
-
-@pytest.mark.parametrize("change", [_without_head, _without_half, _of_another_shape, _of_another_layer])
-def test_adapters_of_another_model_are_refused(
-    base: str, adapters: Path, tmp_path: Path, change: Callable[[dict[str, torch.Tensor]], None]
-) -> None:
+@pytest.mark.parametrize("wrong", ["without a head", "without a half", "of another shape", "of another layer"])
+def test_adapters_of_another_model_are_refused(base: str, adapters: Path, tmp_path: Path, wrong: str) -> None:
     tensors = load_file(adapters)
-    change(tensors)
+    half = tensors["layers.1.mlp.up_proj.a"]
+    if wrong.startswith("without"):
+        del tensors["verdict.bias" if wrong == "without a head" else "layers.1.mlp.up_proj.b"]
+    elif wrong == "of another shape":
+        tensors["layers.1.mlp.up_proj.a"] = half[:, 1:].contiguous()
+    else:
+        tensors["layers.7.mlp.up_proj.a"] = half.clone()
     save_file(tensors, tmp_path / ADAPTERS)
     with pytest.raises(UserError):
         Reader.load(tmp_path / ADAPTERS, base=base, base_sha256=hash_weights(base) or "", device="cpu")
@@ -117,16 +104,10 @@ def fit_folder(base: str, adapters: Path, tmp_path: Path) -> Path:
     default = WordModel.read(DEFAULT_FILE)
     names = ("threshold", "unsure_from", "aims", "value_probability", "span_threshold")
     model = {name: getattr(default, name) for name in names}
-    stored = {
-        "base": base,
-        "base_sha256": hash_weights(base),
-        "adapters_sha256": hash_file(tmp_path / ADAPTERS),
-        "default_sha256": hash_file(DEFAULT_FILE),
-        "response": [1.0, 0.5, 0.0],
-        "word": [1.0, 0.5, 0.0],
-        "model": model | {"description": {"fitted_on": [{"name": "development", "rows": 1062}]}},
-    }
-    write_fitted(tmp_path / FILE, FORMAT, stored)
+    model |= {"description": {"fitted_on": [{"name": "development", "rows": 1062}]}}
+    hashes = {"adapters_sha256": hash_file(tmp_path / ADAPTERS), "default_sha256": hash_file(DEFAULT_FILE)}
+    stored = {"base": base, "base_sha256": hash_weights(base), **hashes, "model": model}
+    write_fitted(tmp_path / FILE, FORMAT, {**stored, "response": [1.0, 0.5, 0.0], "word": [1.0, 0.5, 0.0]})
     return tmp_path
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic.support.alignment import FEATURES, Alignment, Encoded
-from critic.support.detector import FILE, SupportDetector, hash_weights, load_encoder
+from critic.support.detector import FILE, SupportDetector, load_encoder
 from critic.support.normal_forms import read_words
 from critic.support.word_model import WordModel, fit, label_words
 from critic.support.word_states import ContextCache, choose_contexts
@@ -22,21 +22,13 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, join_p
 from tests.running import ROOT
 
 ANSWERS = ROOT / "data_modules/everyday_answers/development.jsonl"
+TEXT = st.text(min_size=1).filter(str.strip)
 CONTEXT = "The device holds 1.7 litres. The warranty lasts 24 months. Adults take 20 mg and children take 10 mg."
 
 
 @pytest.fixture(scope="module")
-def model_file(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped model on a tiny encoder: features do not depend on the encoder's size."""
-    path = tmp_path_factory.mktemp("default") / "tiny.json"
-    shipped = WordModel.read(FILE)
-    replace(shipped, encoder=str(tiny_bert), encoder_sha256=hash_weights(str(tiny_bert))).write(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def detector(model_file: Path) -> SupportDetector:
-    return SupportDetector.load(str(model_file))
+def detector(default_file: Path) -> SupportDetector:
+    return SupportDetector.load(str(default_file))
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +56,7 @@ def test_label_probability_and_spans_agree(detector: SupportDetector, answers: S
         ("The warranty starts on 1 May 2024.", "unsupported_addition", "date"),
     ],
 )
-def test_a_mark_has_the_type_of_its_comparison(
-    detector: SupportDetector, answer: str, relation: str, element: str
-) -> None:
+def test_a_mark_has_the_type_it_compares(detector: SupportDetector, answer: str, relation: str, element: str) -> None:
     found = detector.predict(CONTEXT, answer, threshold=0.0)
     assert isinstance(found, Prediction)
     assert (relation, element) in [(span.relation, span.element) for span in found.spans], found.spans
@@ -80,10 +70,8 @@ def test_a_list_gives_what_single_calls_give(detector: SupportDetector, answers:
         assert alone.score == pytest.approx(result.score, abs=1e-5) and alone.label == result.label
 
 
-def test_a_context_that_is_kept_gives_the_same_and_the_cache_is_bounded(
-    model_file: Path, answers: Sequence[Example]
-) -> None:
-    detector = SupportDetector.load(str(model_file))
+def test_a_kept_context_gives_the_same_and_the_cache_is_bounded(default_file: Path, answers: Sequence[Example]) -> None:
+    detector = SupportDetector.load(str(default_file))
     first = list(detector.predict_examples(answers))
     assert list(detector.predict_examples(answers)) == first  # contexts come from the cache
     cache = ContextCache(max_bytes=200_000)
@@ -149,28 +137,24 @@ def test_negations_and_opposites_are_compared_with_the_matched_sentence() -> Non
     context = "The warranty does not cover limescale. Returns are accepted before delivery. The shop may open late."
     assert word_features(context, "The warranty may cover limescale.", "cover")["negated in the context only"] == 1
     assert word_features(context, "The warranty does not cover limescale.", "cover")["negated on one side"] == 0
-    assert word_features(context, "Returns are rejected before delivery.", "rejected")[
-        "opposite in the matched sentence"
-    ]
+    rejected = word_features(context, "Returns are rejected before delivery.", "rejected")
+    assert rejected["opposite in the matched sentence"]
     assert not word_features(context, "Returns are accepted before delivery.", "accepted")["opposite in the context"]
     assert word_features(context, "The shop must open late.", "must")["other modal"] == 1
 
 
 @settings(deadline=None, max_examples=30)
-@given(
-    knowledge=st.text(min_size=1).filter(str.strip), question=st.text(), response=st.text(min_size=1).filter(str.strip)
-)
+@given(knowledge=TEXT, question=st.text(), response=TEXT)
 def test_every_text_gets_a_verdict(detector: SupportDetector, knowledge: str, question: str, response: str) -> None:
     result = detector.predict(knowledge, response, question)
-    assert not isinstance(result, list)
-    assert 0 <= result.probability <= 1
+    assert not isinstance(result, list) and 0 <= result.probability <= 1
     assert all(response[span.start : span.end] == span.text for span in result.spans)
 
 
-def test_a_changed_file_and_other_weights_than_the_fitted_are_refused(model_file: Path, tmp_path: Path) -> None:
+def test_a_changed_file_and_other_weights_than_the_fitted_are_refused(default_file: Path, tmp_path: Path) -> None:
     changed, other = tmp_path / "changed.json", tmp_path / "other.json"
-    changed.write_text(json.dumps(json.loads(model_file.read_text()) | {"threshold": 0.1}))
-    replace(WordModel.read(model_file), encoder_sha256="0" * 64).write(other)
+    changed.write_text(json.dumps(json.loads(default_file.read_text()) | {"threshold": 0.1}))
+    replace(WordModel.read(default_file), encoder_sha256="0" * 64).write(other)
     for path, problem in ((changed, "was changed"), (other, "fitted with other weights")):
         with pytest.raises(UserError, match=problem):
             SupportDetector.load(str(path))

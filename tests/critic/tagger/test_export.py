@@ -55,9 +55,7 @@ def test_a_calibration_of_log_odds_alone_is_in_the_head(tagger_options: list[str
     assert [one.score for one in tagged] == pytest.approx([row["score"] for row in rows], abs=1e-5)
 
 
-def test_an_export_tags_as_the_run_does_and_can_be_exported_again(
-    exported: Path, trained_tagger: Path, tmp_path: Path
-) -> None:
+def test_an_export_tags_as_its_run_and_is_exported_again(exported: Path, trained_tagger: Path, tmp_path: Path) -> None:
     card = (exported / "README.md").read_text()
     assert all(part in card for part in ("data: embedded-ragtruth (", "char_f1", "token-classification", "for f1"))
     export(str(exported), str(tmp_path / "two"))

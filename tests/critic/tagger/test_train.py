@@ -10,6 +10,7 @@ import torch
 from critic import Tagger
 from critic.tagger.module import TaggerModule
 from critic.tagger.settings import tagger_labels
+from critic.weights import load_classifier
 from data_modules.build import build_source, read_block
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
@@ -57,9 +58,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
     assert {"token_ece_before", "token_ece_after", "response_ece"} <= calibration.keys()
 
 
-def test_padded_training_takes_the_steps_of_packed_training_also_without_fast_code(
-    tmp_path: Path, tagger_options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padded_packed_and_plain_training_are_one(tmp_path: Path, tagger_options: list[str], monkeypatch: Any) -> None:
     same = ["model.dropout=0", "callbacks.log_every_num_steps=1", "logger=csv", "data.num_rows=30"]
     for packed in ("true", "false"):
         train_here(f"run_dir={tmp_path / packed}", *tagger_options, *same, f"model.packed={packed}")
@@ -105,9 +104,7 @@ def test_two_processes_take_the_steps_of_one(trainer: str, tmp_path: Path, tagge
         ("ragtruth", ["data.fold=1", "data.num_folds=3", "data.split=train", "model.support_weight=0"]),
     ],
 )
-def test_every_corpus_of_spans_trains_a_tagger(
-    data: str, more: list[str], tmp_path: Path, tagger_options: list[str]
-) -> None:
+def test_every_corpus_of_spans_trains(data: str, more: list[str], tmp_path: Path, tagger_options: list[str]) -> None:
     train_here(f"run_dir={tmp_path / 'run'}", *tagger_options, f"data={data}", *more)
     found, name = metrics_of(tmp_path / "run"), display_name(data, "embedded")
     assert {f"test/{name}/response_f1", f"test/{name}/char_f1"} <= found.keys()
@@ -119,9 +116,7 @@ def test_every_corpus_of_spans_trains_a_tagger(
 
 
 @pytest.mark.slow
-def test_no_type_is_told_where_no_span_of_training_had_one_unless_the_weights_know_types(
-    trained_tagger: Path, tmp_path: Path, tagger_options: list[str]
-) -> None:
+def test_types_are_those_of_spans_or_weights(trained_tagger: Path, tmp_path: Path, tagger_options: list[str]) -> None:
     untyped = [*tagger_options, "data=xsum_tokens", "model.typed=true"]
     train_here(f"run_dir={tmp_path / 'new'}", *untyped)
     assert Tagger.load(str(tmp_path / "new")).model.config.num_labels == 2
@@ -130,21 +125,17 @@ def test_no_type_is_told_where_no_span_of_training_had_one_unless_the_weights_kn
     assert Tagger.load(str(tmp_path / "on")).model.config.num_labels == 1 + len(SPAN_TYPES)
 
 
-def test_training_goes_on_from_a_tagger_or_a_critic(
+def test_training_goes_on_from_either(
     trained_tagger: Path, trained: Path, tmp_path: Path, tagger_options: list[str]
 ) -> None:
     options = [option for option in tagger_options if not option.startswith("model.weights")] + ["data.num_rows=30"]
-    from critic.weights import load_classifier
-
     before = Tagger.load(str(trained_tagger)).model.state_dict()
     after = load_classifier(str(trained_tagger / "hf"), tagger_labels(True), of_tokens=True).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before), "the head too"
     train_here(f"run_dir={tmp_path / 'critic'}", *options, f"model.weights={trained / 'hf'}")
     assert "test/embedded-ragtruth/char_f1" in metrics_of(tmp_path / "critic")
     with pytest.raises(UserError, match="5 classes"):
-        train_here(
-            f"run_dir={tmp_path / 'no'}", *options, f"model.weights={trained_tagger / 'hf'}", "model.typed=false"
-        )
+        train_here(f"run_dir={tmp_path}/no", *options, f"model.weights={trained_tagger}/hf", "model.typed=false")
 
 
 @pytest.mark.parametrize(
@@ -158,9 +149,7 @@ def test_training_goes_on_from_a_tagger_or_a_critic(
         (["data.fold=5"], "data.fold is 5"),
     ],
 )
-def test_what_cannot_be_trained_is_explained_in_five_lines(
-    more: list[str], words: str, tmp_path: Path, tagger_options: list[str]
-) -> None:
+def test_what_cannot_train_is_explained(more: list[str], words: str, tmp_path: Path, tagger_options: list[str]) -> None:
     with pytest.raises(Exception) as caught:  # Hydra wraps what its objects raise
         train_here(f"run_dir={tmp_path / 'run'}", *tagger_options, *more)
     told = explain(caught.value) or ""
@@ -169,14 +158,10 @@ def test_what_cannot_be_trained_is_explained_in_five_lines(
 
 def test_another_tools_spans_are_scored(tmp_path: Path) -> None:
     drawn = read_block({"dataset": "ragtruth", "path": "embedded", "split": "test", "num_rows": 60})
-    rows: list[dict[str, Any]] = [
-        {
-            "id": e.id,
-            "label": e.label,
-            "spans": [{"start": s.start, "end": s.end, "label": s.label} for s in e.spans or ()],
-        }
-        for e in drawn
-    ]
+    rows: list[dict[str, Any]] = []
+    for e in drawn:
+        spans = [{"start": s.start, "end": s.end, "label": s.label} for s in e.spans or ()]
+        rows.append({"id": e.id, "label": e.label, "spans": spans})
     file = tmp_path / "perfect.jsonl"
     line = ["benchmark=ragtruth", "benchmark.num_rows=60", f"predictions={file}"]
     write_jsonl(file, rows)

@@ -13,7 +13,6 @@ from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
 from data_modules.reading.fields import text_group
 from faithkit.errors import UserError
 from faithkit.published.figures import published_table
-from faithkit.records import Example
 from tests.data_modules.official import Rows
 from tests.data_modules.official.benchmark_sets import (
     AGGREFACT,
@@ -34,32 +33,29 @@ from tests.data_modules.official.benchmark_sets import (
     sample,
     span,
 )
-from tests.data_modules.official_rows import labels, make, read, write
+from tests.data_modules.official_rows import labels, make, read, read_around_a_bad_row, write
 
 REAL = os.environ.get("FAITHKIT_TEST_DATA")
 
 
-def write_parquet(folder: Path) -> Path:
-    """The folder of the release: rows of dev and test as Parquet."""
-    for split, rows in (("dev", AGGREFACT[:4]), ("test", AGGREFACT)):
-        (folder / "data").mkdir(parents=True, exist_ok=True)
+def write_parquet(folder: Path, **splits: Rows) -> Path:
+    """The folder of a release: the rows of its splits as Parquet."""
+    (folder / "data").mkdir(exist_ok=True)
+    for split, rows in splits.items():
         pq.write_table(pa.Table.from_pylist(rows), folder / "data" / f"{split}-00000-of-00001.parquet")
     return folder
 
 
 def test_the_release_is_read_by_split_and_set(tmp_path: Path) -> None:
-    source = make("aggrefact", write_parquet(tmp_path))
+    source = make("aggrefact", write_parquet(tmp_path, dev=AGGREFACT[:4], test=AGGREFACT))
     assert source.split_names() == ["validation", "test"]
     examples, counts = read(source)
     assert counts == {"kept": 7} and labels(examples) == {"faithful": 3, "hallucinated": 4}
     assert [one.meta["set"] for one in examples[::3]] == ["AggreFact-CNN", "Wice", "FactCheck-GPT"]
     assert len({one.group for one in examples}) == 2, "claims about one document stay together"
     assert len(read(source, "validation")[0]) == 4
-
-
-def test_a_set_can_be_chosen_and_the_others_are_counted(tmp_path: Path) -> None:
-    examples, counts = read(make("aggrefact", write_parquet(tmp_path), sets="wice"))
-    assert len(examples) == 3 and counts["dropped: set AggreFact-CNN"] == 2
+    examples, counts = read(make("aggrefact", tmp_path, sets="wice"))
+    assert len(examples) == 3 and counts["dropped: set AggreFact-CNN"] == 2, "a set can be chosen"
 
 
 def test_trues_sets_are_its_files(tmp_path: Path) -> None:
@@ -79,10 +75,7 @@ def test_the_published_tables_name_the_sets_as_the_data_do() -> None:
 
 
 def test_the_releases_parquet_gives_spans_of_every_language(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for split in ("train", "test"):
-        pq.write_table(pa.Table.from_pylist(PSILOQA), tmp_path / "data" / f"{split}-00000-of-00001.parquet")
-    source = make("psiloqa", tmp_path)
+    source = make("psiloqa", write_parquet(tmp_path, train=PSILOQA, test=PSILOQA))
     assert source.split_names() == ["train", "test"]
     examples, counts = read(source)
     assert counts == {"kept": 5} and labels(examples) == {"hallucinated": 3, "faithful": 2}
@@ -100,15 +93,8 @@ def test_the_releases_parquet_gives_spans_of_every_language(tmp_path: Path) -> N
     assert counts["dropped: language fi"] == 2
 
 
-def write_batch(folder: Path, batch: Any = FAITHBENCH[0], number: int = 1) -> Path:
-    path = folder / "data_for_release" / f"batch_{number}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(batch, indent=2))
-    return path
-
-
-def outcomes(examples: list[Example]) -> dict[str, str | None]:
-    return {one.id: one.label for one in examples}
+def write_batch(folder: Path, batch: Any = FAITHBENCH[0]) -> Path:
+    return write(folder / "data_for_release" / "batch_1.json", batch)
 
 
 def test_a_summary_is_of_its_worst_label(tmp_path: Path) -> None:
@@ -117,7 +103,7 @@ def test_a_summary_is_of_its_worst_label(tmp_path: Path) -> None:
     (tmp_path / "annot" / "batch_1_annotation.json").write_text("{}")  # the repository has others of such names
     examples, counts = read(make("faithbench", tmp_path))
     assert [one.meta["level"] for one in examples] == ["consistent", "unwanted", "questionable", "benign", "consistent"]
-    assert list(outcomes(examples).values()) == ["faithful", "hallucinated", "hallucinated", "faithful", "faithful"]
+    assert [one.label for one in examples] == ["faithful", "hallucinated", "hallucinated", "faithful", "faithful"]
     assert counts == {"kept": 5, "annotations without a label, left out": 1}
     pool = examples[1]
     assert [pool.response[span.start : span.end] for span in pool.spans or ()] == ["a pool"], "two annotators, one span"
@@ -127,22 +113,18 @@ def test_a_summary_is_of_its_worst_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "changed", "kept"),
+    ("option", "value", "number", "label"),
     [
-        ({"questionable": "faithful"}, "faithful", 5),
-        ({"questionable": "drop"}, None, 4),
-        ({"benign": "hallucinated"}, "hallucinated", 5),
+        ("questionable", "faithful", 2, "faithful"),
+        ("questionable", "drop", 2, None),
+        ("benign", "hallucinated", 3, "hallucinated"),
     ],
 )
-def test_questionable_and_benign_are_what_the_options_say(
-    tmp_path: Path, options: dict[str, str], changed: str | None, kept: int
-) -> None:
-    examples, counts = read(make("faithbench", write_batch(tmp_path), **options))
-    number = 2 if "questionable" in options else 3
-    assert outcomes(examples).get(f"batch_1:{number}") == changed and counts["kept"] == kept
-    assert counts["dropped: questionable"] == (changed is None)
-    wrong = [one for one in examples if one.label == "hallucinated"]
-    assert all(one.spans for one in wrong)
+def test_an_option_names_a_level(tmp_path: Path, option: str, value: str, number: int, label: str | None) -> None:
+    examples, counts = read(make("faithbench", write_batch(tmp_path), **{option: value}))
+    assert {one.id: one.label for one in examples}.get(f"batch_1:{number}") == label
+    assert counts["kept"] == 5 - counts["dropped: questionable"] == 4 + (label is not None)
+    assert all(one.spans for one in examples if one.label == "hallucinated")
 
 
 def test_a_span_whose_offsets_miss_its_text_is_moved_there_and_counted(tmp_path: Path) -> None:
@@ -167,11 +149,7 @@ def test_a_span_whose_offsets_miss_its_text_is_moved_there_and_counted(tmp_path:
 def test_a_bad_annotation_costs_its_summary_alone(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     bad = sample(1, POOL, note(POOL, "a pool", "Unwanted") | change)
     path = write_batch(tmp_path, {"samples": [sample(0, POOL), bad, sample(2, POOL)]})
-    with pytest.raises(UserError, match=message) as caught:
-        read(make("faithbench", path))
-    assert "batch_1.json, line 1" in str(caught.value)
-    examples, counts = read(make("faithbench", path), on_bad_row="skip")
-    assert len(examples) == 2 and counts["rejected: bad row"] == 1
+    assert len(read_around_a_bad_row("faithbench", path, message, "batch_1.json, line 1")) == 2
 
 
 def corpus(folder: Path, messages: Rows = MESSAGES, spans: Rows = PLUS_PLUS_SPANS) -> Path:
@@ -200,15 +178,9 @@ def test_an_answer_has_the_prompt_of_its_thread_and_its_spans(tmp_path: Path) ->
         ({"message_stable_id": "a9"}, "'message_stable_id' is 'a9': messages.csv has no such message"),
     ],
 )
-def test_a_bad_span_is_told_with_its_line_and_never_makes_its_answer_faithful(
-    tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
+def test_a_bad_span_never_makes_its_answer_faithful(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     folder = corpus(tmp_path, spans=[{**PLUS_PLUS_SPANS[0], **change}])
-    with pytest.raises(UserError, match=message) as caught:
-        read(make("ragtruth_plus_plus", folder))
-    assert "hallucination_spans.csv, line 2" in str(caught.value)
-    examples, counts = read(make("ragtruth_plus_plus", folder), on_bad_row="skip")
-    assert counts["rejected: bad row"] == 1
+    examples = read_around_a_bad_row("ragtruth_plus_plus", folder, message, "hallucination_spans.csv, line 2")
     assert {one.id for one in examples} == ({"a1", "a2"} if "message_stable_id" in change else {"a2"})
 
 
@@ -261,21 +233,15 @@ def test_claims_are_read_with_their_page_and_unsupported_tokens(tmp_path: Path) 
 
 
 def test_answers_on_code_keep_their_types_and_each_repository_is_one_group(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for split in ("validation", "test"):
-        rows = [row | {"metadata": json.dumps(row["metadata"])} for row in LETTUCE_CODE if row["metadata"] is None]
-        rows += [row for row in LETTUCE_CODE if isinstance(row["metadata"], str)]
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data" / f"{split}-00000-of-00001.parquet")
-    source = make("lettucedetect_code", tmp_path)
+    rows = [row | {"metadata": json.dumps(row["metadata"])} for row in LETTUCE_CODE if row["metadata"] is None]
+    rows += [row for row in LETTUCE_CODE if isinstance(row["metadata"], str)]
+    source = make("lettucedetect_code", write_parquet(tmp_path, validation=rows, test=rows))
     assert source.split_names() == ["validation", "test"] and len(read(source)[0]) == 4
     examples, counts = read(make("lettucedetect_code", write(tmp_path / "test.jsonl", LETTUCE_CODE)))
     assert counts == {"kept": 5} and labels(examples) == {"hallucinated": 2, "faithful": 3}
     agent, tool, readme, paper, article = examples
     found = [(agent.response[span.start : span.end], span.label) for span in agent.spans or ()]
-    assert found == [
-        ("open_rooms", "fabricated_reference/identifier"),
-        ("pool=True", "unsupported_addition/behavior"),
-    ]
+    assert found == [("open_rooms", "fabricated_reference/identifier"), ("pool=True", "unsupported_addition/behavior")]
     assert agent.tags == ("fabricated_api", "unrequested_change")
     assert agent.group == tool.group == readme.group == "orvel__inn-tools"
     assert paper.group == "acl:P17-1" and article.group == text_group(INN)
@@ -301,9 +267,8 @@ def test_prose_with_types_has_the_prompt_where_a_row_has_no_context(tmp_path: Pa
 def test_the_releases_are_read_whole() -> None:
     folder = Path(REAL or "")
     edits, counts = read(make("summedits", folder / "summedits", official_split=False))
-    assert (
-        len(edits) == counts["kept"] == 3116 and len({one.group for one in edits if one.meta["domain"] == "news"}) == 25
-    )
+    assert len(edits) == counts["kept"] == 3116
+    assert len({one.group for one in edits if one.meta["domain"] == "news"}) == 25
     claims, _ = read(make("wice", folder / "wice"))
     assert labels(claims) == {"hallucinated": 234, "faithful": 115}
     source = make("wice", folder / "wice", units="tokens")

@@ -1,7 +1,5 @@
 """CMU-DoG and Topical-Chat in their official layouts: who answers, and on which text a turn rests."""
 
-import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official.dialogues import TURNS
-from tests.data_modules.official_rows import make, read, write
+from tests.data_modules.official_rows import make, read, read_around_a_bad_row, write
 
 FIRST = {"director": "Ada Fenn", "cast": ["Tor Vik as Bo", "Una Lys as Eve"], "movieName": "The Lake", "year": "1999"}
 TABLE = "cast: Tor Vik as Bo; Una Lys as Eve director: Ada Fenn movieName: The Lake year: 1999"
@@ -22,12 +20,9 @@ MOVIE_TALK = {
 }
 
 
-def cmu_dog(folder: Path, talk: dict[str, Any] = MOVIE_TALK, document: dict[str, Any] | None = DOCUMENT) -> Path:
-    for path, values in (("Conversations/valid/ab12.json", talk), ("WikiData/The_Lake.json", document)):
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if values is not None:
-            file.write_text(json.dumps(values, indent=2))
+def cmu_dog(folder: Path, talk: Any = MOVIE_TALK, document: Any = DOCUMENT) -> Path:
+    write(folder / "Conversations/valid/ab12.json", talk)
+    write(folder / "WikiData/The_Lake.json", document)
     return folder
 
 
@@ -44,21 +39,17 @@ def test_turns_of_those_who_saw_the_text(tmp_path: Path) -> None:
     assert examples[1].meta == {"movie": 7, "doc_idx": 1}
     wanted = {"layout: conversations": 1, "dropped: has not seen the document": 2, "dropped: empty message": 1}
     assert counts == wanted | {"kept": 3}
+    document = {**DOCUMENT, "0": {**FIRST, "year": 1999}, "1": " "}
+    examples, counts = read(make("cmu_dog", cmu_dog(tmp_path, document=document)))
+    assert "year: 1999" in examples[0].knowledge and counts["dropped: the section shown is empty"] == 1
 
 
 def test_the_folder_of_conversations_is_read_beside_turns(tmp_path: Path) -> None:
-    row = {"conv": "x", "history": ["a"], "knowledge": "k", "response": "r"}
-    (cmu_dog(tmp_path) / "cmu_dog_valid_turns.jsonl").write_text(json.dumps(row))
+    write(cmu_dog(tmp_path) / "cmu_dog_valid_turns.jsonl", TURNS[:1])
     assert [e.id for e in read(make("cmu_dog", tmp_path))[0]] == ["cmu_dog_valid_turns:0"]
     conversations = read(make("cmu_dog", tmp_path / "Conversations"))[0]
     assert [e.id for e in conversations] == ["ab12:1", "ab12:3", "ab12:6"]
     assert read(make("cmu_dog", tmp_path / "Conversations" / "valid" / "ab12.json"))[0] == conversations
-
-
-def test_a_section_of_numbers_is_text_and_an_empty_one_is_dropped(tmp_path: Path) -> None:
-    document = {**DOCUMENT, "0": {**FIRST, "year": 1999}, "1": " "}
-    examples, counts = read(make("cmu_dog", cmu_dog(tmp_path, document=document)))
-    assert "year: 1999" in examples[0].knowledge and counts["dropped: the section shown is empty"] == 1
 
 
 def test_a_row_cannot_set_what_our_own_code_sets(tmp_path: Path) -> None:
@@ -79,12 +70,9 @@ def test_a_row_cannot_set_what_our_own_code_sets(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_message_spoils_its_conversation(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    folder = cmu_dog(tmp_path, {**copy.deepcopy(MOVIE_TALK), **change})
-    with pytest.raises(UserError, match=message):
-        read(make("cmu_dog", folder))
-    (folder / "Conversations/valid/cd34.json").write_text(json.dumps(MOVIE_TALK))
-    examples, counts = read(make("cmu_dog", folder), on_bad_row="skip")
-    assert {e.group for e in examples} == {"cd34"} and counts["rejected: bad row"] == 1
+    folder = cmu_dog(tmp_path, {**MOVIE_TALK, **change})
+    write(folder / "Conversations/valid/cd34.json", MOVIE_TALK)
+    assert {e.group for e in read_around_a_bad_row("cmu_dog", folder, message)} == {"cd34"}
 
 
 LEAD = "Rugby is a team sport. It is played with an oval ball."
@@ -99,12 +87,8 @@ SAID = [
     ("Well, nobody cares!", ["FS1", "FS2"]),
     ("It has twelve teams", ["FS1", "AS1"]),
 ]
-TALK = {
-    "content": [
-        {"agent": f"agent_{1 + n % 2}", "message": text, "knowledge_source": named}
-        for n, (text, named) in enumerate(SAID)
-    ]
-}
+SPOKEN = [(f"agent_{1 + n % 2}", *said) for n, said in enumerate(SAID)]
+TALK = {"content": [{"agent": who, "message": text, "knowledge_source": named} for who, text, named in SPOKEN]}
 SECTION = {"entity": "Rugby", "shortened_wiki_lead_section": LEAD, "fun_facts": [FACT, None]}
 BUILT = {"t_1": {"config": "A", "agent_1": {"FS1": SECTION}, "agent_2": {"FS1": SECTION}, "article": {"AS1": ARTICLE}}}
 NUMBERED = {"entity": "Rugby", "shortened_wiki_lead_section": 12, "fun_facts": ["t3_abc"]}
@@ -112,14 +96,13 @@ UNBUILT = {"t_1": {"config": "A", "article_url": "x", "agent_1": {"FS1": NUMBERE
 WIKI = {"shortened_wiki_lead_section": {LEAD: 12}, "summarized_wiki_lead_section": {}}
 
 
-def topical_chat(folder: Path, talks: Any = None, **others: Any) -> Path:
-    files = {"conversations/valid_freq.json": talks or {"t_1": TALK}}
-    names = {"built": "post-build/valid_freq.json", "unbuilt": "pre-build/valid_freq.json"}
-    files |= {f"reading_sets/{names[name]}": others[name] for name in names if name in others}
-    files |= {"src/wiki/wiki.json": others["wiki"]} if "wiki" in others else {}
-    for path, values in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(json.dumps(values, indent=2))
+PLACES = {"built": "reading_sets/post-build/valid_freq.json", "unbuilt": "reading_sets/pre-build/valid_freq.json"}
+PLACES |= {"talks": "conversations/valid_freq.json", "wiki": "src/wiki/wiki.json"}
+
+
+def topical_chat(folder: Path, **files: Any) -> Path:
+    for name, values in {"talks": {"t_1": TALK}, **files}.items():
+        write(folder / PLACES[name], values)
     return folder
 
 
@@ -175,8 +158,5 @@ def test_missing_reading_sets_are_told(tmp_path: Path, others: dict[str, Any], m
 def test_a_bad_turn_spoils_its_conversation_alone(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     first, *rest = TALK["content"]
     talks = {"t_1": {"content": [{**first, **change}, *rest]}, "t_2": TALK}
-    folder = topical_chat(tmp_path, talks, built={**BUILT, "t_2": BUILT["t_1"]})
-    with pytest.raises(UserError, match=message):
-        read(make("topical_chat", folder))
-    examples, counts = read(make("topical_chat", folder), on_bad_row="skip")
-    assert {e.group for e in examples} == {"t_2"} and counts["rejected: bad row"] == 1
+    folder = topical_chat(tmp_path, talks=talks, built={**BUILT, "t_2": BUILT["t_1"]})
+    assert {e.group for e in read_around_a_bad_row("topical_chat", folder, message)} == {"t_2"}

@@ -9,7 +9,7 @@ import pytest
 from faithkit.errors import UserError
 from tests.data_modules.official import LAKE
 from tests.data_modules.official.dialogues import CASES, FAITHDIAL, HISTORY, WOW, WOW_PARLAI, utterance
-from tests.data_modules.official_rows import labels, make, read, write
+from tests.data_modules.official_rows import labels, make, read, read_around_a_bad_row, write
 
 TURN = utterance(HISTORY, "It is deep.", None, ["Entailment"])
 
@@ -55,11 +55,8 @@ def test_untagged_turns_have_no_label(tmp_path: Path) -> None:
 )
 def test_a_bad_turn_is_told_and_skipped_alone(tmp_path: Path, turn: Any, message: str) -> None:
     path = dialogue(tmp_path, TURN, turn, {**TURN, "response": "Deep."})
-    with pytest.raises(UserError, match=f"utterance 1: .*{message}"):
-        read(make("faithdial", path))
-    examples, counts = read(make("faithdial", path), on_bad_row="skip")
+    examples = read_around_a_bad_row("faithdial", path, f"utterance 1: .*{message}")
     assert [example.id for example in examples] == ["1:0", "1:2"]
-    assert counts["rejected: bad row"] == 1
 
 
 def pairs(path: Path, **options: object) -> dict[str, tuple[str, str | None]]:
@@ -78,6 +75,11 @@ def test_training_pairs_every_case(tmp_path: Path) -> None:
         "7:0:original": ("It is deep, and cold.", "hallucinated"),  # partly
         "7:0:edited": ("It is deep.", "faithful"),
     }
+    original, edited, *_ = read(make("faithcritic", path))[0]
+    assert original.group == edited.group == "4" and original.history == edited.history == ()
+    assert (original.reference, original.original) == (edited.response, None)
+    assert (edited.reference, edited.original) == (None, original.response)
+    assert original.meta == {"case": "edited, hallucinated"}
 
 
 @pytest.mark.parametrize("name", ["test.json", "valid.json", "test_random_split.json"])
@@ -102,28 +104,17 @@ def test_the_released_rule_with_its_faults(tmp_path: Path) -> None:
     assert pairs(test, official=True) == pairs(test)
 
 
-def test_a_pair_keeps_its_group_and_the_other_text(tmp_path: Path) -> None:
-    examples = read(make("faithcritic", write(tmp_path / "train.json", FAITHDIAL)))[0]
-    original, edited = examples[0], examples[1]
-    assert original.group == edited.group == "4"
-    assert original.history == edited.history == ()
-    assert (original.reference, original.original) == (edited.response, None)
-    assert (edited.reference, edited.original) == (None, original.response)
-    assert original.meta == {"case": "edited, hallucinated"}
-
-
-def test_turns_that_nobody_judged_make_no_critic(tmp_path: Path) -> None:
+def test_files_of_the_other_corpus_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no usable example .*dropped: untagged 2"):
         read(make("faithcritic", write(tmp_path / "test.json", WOW)))
+    with pytest.raises(UserError, match=r"this is FaithDial, not WoW\n.*\n  hint: use data=faithdial"):
+        read(make("wow", write(tmp_path / "train.json", FAITHDIAL)))
 
 
 def test_faithdials_layout(tmp_path: Path) -> None:
     examples, counts = read(make("wow", write(tmp_path / "wow_valid.json", WOW)))
-    assert [(example.id, example.split, example.group) for example in examples] == [
-        ("0:0", "validation", "0"),
-        ("1:0", "validation", "1"),
-    ]
-    assert labels(examples) == {None: 2}
+    shown = [(example.id, example.split, example.group) for example in examples]
+    assert shown == [("0:0", "validation", "0"), ("1:0", "validation", "1")] and labels(examples) == {None: 2}
     assert [turn.speaker for turn in examples[1].history] == ["wizard", "seeker"]
     assert examples[0].reference == examples[0].response == "Lake Orvel, of course."
     assert counts == {"layout: FaithDial": 2, "kept": 2}
@@ -134,10 +125,8 @@ def test_parlais_layout(tmp_path: Path) -> None:
     (example,) = examples
     assert (example.id, example.split, example.group) == ("test_random_split:0:2", "test", "test_random_split:0")
     assert (example.knowledge, example.response, example.reference) == (LAKE, "Orvel is.", "Orvel is.")
-    assert [(turn.speaker, turn.text) for turn in example.history] == [
-        ("wizard", "Lakes are fine."),
-        ("seeker", "Which one is deep?"),
-    ]
+    asked = [(turn.speaker, turn.text) for turn in example.history]
+    assert asked == [("wizard", "Lakes are fine."), ("seeker", "Which one is deep?")]
     assert (example.label, example.meta) == (None, {"topic": "Lake Orvel"})
     assert counts == {"layout: ParlAI": 1, "dropped: no knowledge used": 2, "kept": 1}
 
@@ -154,12 +143,5 @@ def test_parlais_layout(tmp_path: Path) -> None:
 def test_a_bad_turn_spoils_its_dialogue(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     rows = [*copy.deepcopy(WOW_PARLAI), *WOW_PARLAI]
     rows[0]["dialog"][2].update(change)
-    path = write(tmp_path / "train.json", rows)
-    with pytest.raises(UserError, match=message):
-        read(make("wow", path))
-    assert [example.id for example in read(make("wow", path), on_bad_row="skip")[0]] == ["train:1:2"]
-
-
-def test_faithdials_own_files_are_not_taken_for_wow(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"this is FaithDial, not WoW\n.*\n  hint: use data=faithdial"):
-        read(make("wow", write(tmp_path / "train.json", FAITHDIAL)))
+    examples = read_around_a_bad_row("wow", write(tmp_path / "train.json", rows), message)
+    assert [example.id for example in examples] == ["train:1:2"]

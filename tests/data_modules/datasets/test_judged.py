@@ -21,26 +21,18 @@ def test_the_release_of_2022(tmp_path: Path) -> None:
     assert first.meta == {"model_name": "gpt2", "data_source": "wow"}
     assert first.group == second.group != third.group  # one source, tokenised in two ways
     assert third.history == ()
+    for label in ("hallucinated", "faithful"):
+        examples, counts = read(make("begin", tmp_path, generic=label))
+        assert examples[3].label == label and counts[f"generic, taken as {label}"] == 1
 
 
 def test_the_release_of_2021(tmp_path: Path) -> None:
     examples, counts = read(make("begin", write(tmp_path / "dev_05_24_21.tsv", BEGIN_2021)))
-    assert [(example.label, example.tags[0]) for example in examples] == [
-        ("faithful", "entailment"),
-        ("hallucinated", "hallucination"),
-        ("hallucinated", "off-topic"),
-        ("hallucinated", "contradiction"),
-    ]
+    assert [example.label for example in examples] == ["faithful", *["hallucinated"] * 3]
+    assert [example.tags[0] for example in examples] == ["entailment", "hallucination", "off-topic", "contradiction"]
     assert examples[0].split == "validation"
     assert examples[0].meta == {"full label set": "not-generic;on-topic;cooperative;faithful"}
     assert counts == {"layout: BEGIN 2021": 5, "dropped: generic": 1, "kept": 4}
-
-
-@pytest.mark.parametrize("generic", ["hallucinated", "faithful"])
-def test_generic_responses_can_be_kept(tmp_path: Path, generic: str) -> None:
-    examples, counts = read(make("begin", write(tmp_path / "begin_dev_cmu.tsv", BEGIN), generic=generic))
-    assert examples[3].label == generic
-    assert counts[f"generic, taken as {generic}"] == 1
 
 
 def test_files_are_found_anywhere_below_and_all_domains_make_the_split(tmp_path: Path) -> None:
@@ -79,16 +71,12 @@ def test_all_folders(tmp_path: Path) -> None:
     dropped = {"dropped: generic": 2, "dropped: empty response": 1}
     assert counts == {**dropped, "misspelt labels, read by the table": 2, "kept": 8}
     assert len({example.group for example in examples}) == 1
-
-
-def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
-    by_id = {example.id: example for example in read(make("audit", folder(tmp_path)))[0]}
-    first = by_id["doha_processed_wow:0"]
-    assert (first.response, first.history) == (" Deep", ())
-    assert first.meta == {"model": "doha", "corpus": "wow", "vrm": ["edification", "ack."]}
-    assert by_id["wow:0"].meta == {"model": "gold", "corpus": "wow", "vrm": ["disclosure", "question"]}
-    assert by_id["wow:0"].history[0].speaker == "seeker"
-    assert by_id["gpt2_processed_cmu:0"].meta["vrm"] == []
+    by_id = {example.id: example for example in examples}
+    gold, doha, gpt2 = (by_id[f"{name}:0"] for name in ("wow", "doha_processed_wow", "gpt2_processed_cmu"))
+    assert (doha.response, doha.history, gold.history[0].speaker) == (" Deep", (), "seeker")
+    assert doha.meta == {"model": "doha", "corpus": "wow", "vrm": ["edification", "ack."]}
+    assert gold.meta == {"model": "gold", "corpus": "wow", "vrm": ["disclosure", "question"]}
+    assert gpt2.meta["vrm"] == []
 
 
 @pytest.mark.parametrize(("responses", "num_examples"), [("gold", 4), ("DoHA", 3), ("GPT2", 1)])

@@ -31,12 +31,14 @@ def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
     assert [e.meta["domain"] for e in examples] == ["knowledge", "task", "chit-chat", "reasoning"]
     assert first.tags == ("non-factual",) and first.meta["type"] == "non-factual"
     assert first.meta["places"] == [[2, "non-factual"]] and first.meta["explanations"] == ["it is deep"]
-    assert (
-        first.meta["model"] == "GPT4" and first.meta["rounds"] == 3 and first.meta["turn_words"] == [4, 3, 3, 3, 1, 1]
-    )
+    assert (first.meta["model"], first.meta["rounds"]) == ("GPT4", 3)
+    assert first.meta["turn_words"] == [4, 3, 3, 3, 1, 1]
     assert third.meta["types"] == ["incoherence", "irrelevance"]
     assert second.tags == () and not {"type", "places", "explanations"} & second.meta.keys()
     assert counts == {"kept": 4, "repaired: an explanation that is not JSON": 1}
+    examples, counts = read(make("diahalu", write(tmp_path / "DiaHalu.jsonl", [{**ROW, "label": 0}])))
+    assert examples[0].label == "faithful" and "places" not in examples[0].meta, "a place in it does not count"
+    assert counts["index and label disagree, the label counts: faithful"] == 1
 
 
 def test_every_round_by_itself(tmp_path: Path) -> None:
@@ -50,11 +52,9 @@ def test_every_round_by_itself(tmp_path: Path) -> None:
     assert shown["7:1"] == ("A1: Where is Lake Orvel?\nB1: On a plateau.", "hallucinated")  # both were judged
     assert shown["7:2"][1] is None and shown["7:3"][1] == "hallucinated"
     by_id = {e.id: e for e in examples}
-    assert [(turn.speaker, turn.text) for turn in by_id["2:2"].history] == [
-        ("seeker", "Where is Lake Orvel?"),
-        ("wizard", "On a plateau."),
-        ("seeker", "Is it deep?"),
-    ]
+    asked = by_id["2:2"].history
+    assert [turn.speaker for turn in asked] == ["seeker", "wizard", "seeker"]
+    assert [turn.text for turn in asked] == ["Where is Lake Orvel?", "On a plateau.", "Is it deep?"]
     assert by_id["7:1"].history == () and len(by_id["7:3"].history) == 4
     assert {e.group for e in examples} == {"2", "4", "7", "9"}
     assert counts["rounds without a label"] == 3
@@ -82,12 +82,6 @@ def test_faults_of_the_index_are_mended_and_counted(tmp_path: Path, index: Any, 
     examples, counts = read(make("diahalu", file))
     assert examples[0].meta.get("places") == places and examples[0].label == "hallucinated"
     assert counts == {"kept": 1} | ({count: 1} if count else {})
-
-
-def test_a_place_in_a_dialogue_that_is_right_does_not_count(tmp_path: Path) -> None:
-    examples, counts = read(make("diahalu", write(tmp_path / "DiaHalu.jsonl", [{**ROW, "label": 0}])))
-    assert examples[0].label == "faithful" and "places" not in examples[0].meta
-    assert counts["index and label disagree, the label counts: faithful"] == 1
 
 
 def test_labels_of_a_model_are_read_only_where_they_are_asked_for(tmp_path: Path) -> None:
@@ -135,11 +129,8 @@ def test_a_row_is_a_response_with_its_dialogue_and_its_judgement(tmp_path: Path)
     first, second, third = examples
     assert (first.label, second.label, third.label) == ("faithful", "hallucinated", "faithful")
     assert second.target == 'Yes. "full of trout" is not in the knowledge.' and first.target == "No."
-    assert [(turn.speaker, turn.text) for turn in first.history] == [
-        ("seeker", "Do you know any lakes?"),
-        ("wizard", "Lake Orvel."),
-        ("seeker", "What is it like?"),
-    ]
+    assert [turn.speaker for turn in first.history] == ["seeker", "wizard", "seeker"]
+    assert [turn.text for turn in first.history] == ["Do you know any lakes?", "Lake Orvel.", "What is it like?"]
     assert first.meta == {"turn": 1, "scenario": "induced"}
     assert (first.group, third.group) == ("3", "5")
     assert [example.id for example in examples] == ["3:1", "3:1@induced_test:1", "5:1"]
@@ -154,14 +145,10 @@ def test_both_scenarios_are_read_unless_one_is_chosen(tmp_path: Path) -> None:
     for path in (folder, folder / "data", folder / "data" / "spontaneous"):
         chosen = read(make("halludial", path, scenario="spontaneous"))[0]
         assert [example.meta["scenario"] for example in chosen] == ["spontaneous"] * 3
+    anew = make("halludial", folder, official_split=False)
+    assert anew.split_names() == ["all"] and labels(read(anew)[0]) == {"faithful": 8, "hallucinated": 4}
     with pytest.raises(UserError, match=r"no file of the induced scenario is here(.|\n)*scenario=both"):
         make("halludial", folder / "data" / "spontaneous", scenario="induced").files()
-
-
-def test_both_files_can_be_divided_anew_by_dialogue(tmp_path: Path) -> None:
-    source = make("halludial", halludial(tmp_path), official_split=False)
-    assert source.split_names() == ["all"]
-    assert labels(read(source)[0]) == {"faithful": 8, "hallucinated": 4}
 
 
 @pytest.mark.parametrize(
@@ -204,22 +191,19 @@ def halueval(folder: Path) -> Path:
 
 def test_a_row_gives_its_right_and_its_hallucinated_response(tmp_path: Path) -> None:
     examples, _ = read(make("halueval", halueval(tmp_path), tasks="qa"))
-    assert [(e.id, e.label) for e in examples] == [
-        ("qa_data:0:right", "faithful"),
-        ("qa_data:0:hallucinated", "hallucinated"),
-        ("qa_data:1:right", "faithful"),
-        ("qa_data:1:hallucinated", "hallucinated"),
+    shown = [
+        (f"qa_data:{n}:{name}", label)
+        for n in (0, 1)
+        for name, label in (("right", "faithful"), ("hallucinated", "hallucinated"))
     ]
+    assert [(e.id, e.label) for e in examples] == shown
     right, wrong, *_ = examples
     assert (right.response, wrong.response) == ("Orvel", "The deepest lake of the plateau is Lake Tarn.")
     assert right.knowledge == LAKE and [turn.text for turn in right.history] == ["Which lake is deep?"]
     assert right.meta == wrong.meta == {"task": "qa", "pair": "qa_data:0"}
     assert right.reference == wrong.reference == "Orvel"
     assert len({example.group for example in examples}) == 1  # one text of knowledge
-
-
-def test_dialogues_and_documents(tmp_path: Path) -> None:
-    examples, _ = read(make("halueval", halueval(tmp_path), tasks=["dialogue", "summarization"]))
+    examples, _ = read(make("halueval", tmp_path, tasks=["dialogue", "summarization"]))
     dialogue, document = examples[0], examples[2]
     assert [turn.speaker for turn in dialogue.history] == ["seeker", "wizard", "seeker"]
     assert (document.knowledge, document.history) == (LAKE, ())

@@ -22,18 +22,17 @@ def test_mnli(tmp_path: Path) -> None:
     assert counts == {"dropped: no gold label": 1, "kept": 3}
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "rows", "first"),
-    [
-        ("mnli", "multinli_1.0_dev_matched.jsonl", MNLI, "10e"),
-        ("snli", "snli_1.0_dev.jsonl", SNLI, "10e"),
-        ("conjnli", "conj_dev.tsv", CONJNLI, ""),
-        ("dnli", "dialogue_nli_dev.jsonl", DNLI, "dialogue_nli_test_0"),
-    ],
-)
-def test_neutral_pairs_can_be_dropped_and_repeated_ids_are_made_unique(
-    tmp_path: Path, name: str, file: str, rows: list, first: str
-) -> None:
+FILES = {
+    "mnli": ("multinli_1.0_dev_matched.jsonl", MNLI, "10e"),
+    "snli": ("snli_1.0_dev.jsonl", SNLI, "10e"),
+    "conjnli": ("conj_dev.tsv", CONJNLI, ""),
+    "dnli": ("dialogue_nli_dev.jsonl", DNLI, "dialogue_nli_test_0"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_neutral_pairs_can_be_dropped_and_repeated_ids_are_made_unique(tmp_path: Path, name: str) -> None:
+    file, rows, first = FILES[name]
     path = write(tmp_path / file, rows)
     assert labels(read(make(name, path))[0]) == {"faithful": 1, "hallucinated": 2}
     examples, counts = read(make(name, path, neutral="drop"))
@@ -58,27 +57,20 @@ def test_mnli_in_glues_layout(tmp_path: Path) -> None:
     assert list(source.files()) == ["train"]
 
 
-def test_conjnli_with_its_byte_order_mark(tmp_path: Path) -> None:
+def test_conjnli_with_its_byte_order_mark_and_a_test_file_without_labels(tmp_path: Path) -> None:
     path = write(tmp_path / "conj_dev.tsv", CONJNLI)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     examples, _ = read(make("conjnli", path))
-    assert [(example.id, example.label) for example in examples] == [
-        ("conj_dev:0", "faithful"),
-        ("conj_dev:1", "hallucinated"),
-        ("conj_dev:2", "hallucinated"),
-    ]
+    assert [example.id for example in examples] == ["conj_dev:0", "conj_dev:1", "conj_dev:2"]
+    assert [example.label for example in examples] == ["faithful", "hallucinated", "hallucinated"]
     assert examples[2].knowledge == 'Orvel is "deep" and cold.'
     assert examples[0].group == examples[1].group != examples[2].group
-
-
-def test_conjnlis_test_file_has_no_labels(tmp_path: Path) -> None:
-    write(tmp_path / "conj_dev.tsv", CONJNLI)
     rows = [{name: row[name] for name in ("Premise", "Hypothesis")} for row in CONJNLI]
     write(tmp_path / "conj_test.tsv", rows)
     source = make("conjnli", tmp_path)
     examples, counts = read(source, "test")
     assert labels(examples) == {None: 3} and counts["unlabelled"] == 3
-    assert read(source)[0][0].split == "validation"  # so it is not what one tests on by default
+    assert read(source)[0][0].split == "validation", "what has no labels is not tested on by default"
 
 
 def test_dialogue_nli_is_a_list_under_the_name_of_lines(tmp_path: Path) -> None:

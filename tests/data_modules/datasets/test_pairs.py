@@ -23,6 +23,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import Example, Span, Turn, number_passages
 from faithkit_workflows.tables.user_table import open_user_table
+from tests.data_modules.official_rows import write
 from tests.running import plain_config
 
 ROWS = [
@@ -37,11 +38,6 @@ CSV = 'context,answer,verdict,model\n"A lake, deep.","It is ""deep"".",faithful,
 PLAIN = {"knowledge": "A lake.", "response": "It is red.", "label": "faithful"}
 MARKED = {**PLAIN, "label": "hallucinated", "spans": [{"start": 6, "end": 9}], "question": "Is it?"}
 SPANS, ASKED = (Span(start=6, end=9, label="hallucination"),), (Turn(speaker="seeker", text="Is it?"),)
-
-
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
 
 
 def read(path: Path, on_bad_row: str = "stop", split: str | None = None, **options: Any) -> list[Example]:
@@ -168,8 +164,7 @@ def test_a_cell_is_a_list_of_passages_or_a_text_in_brackets(cell: str, knowledge
 @pytest.mark.parametrize("knowledge", ["contexts", "retrieved_contexts", "documents", "passages"])
 def test_the_usual_names_of_retrievers_tables_are_known(knowledge: str, tmp_path: Path) -> None:
     row = {"user_input": "Is it deep?", knowledge: ["A lake.", "A hill."], "response": "It is.", "label": "faithful"}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    (found,) = read_pairs(tmp_path / "a.jsonl")
+    (found,) = read_pairs(write(tmp_path / "a.jsonl", [row]))
     assert (found.knowledge, found.history) == ("A lake. A hill.", (Turn(speaker="seeker", text="Is it deep?"),))
 
 
@@ -187,30 +182,16 @@ def test_a_frame_and_a_folder_that_is_no_table_are_told(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_bad_rows_are_skipped_and_counted(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("context,answer,label\nk,,faithful\nk,r,faithful\nk,r\nk,s,\n")
-    report = ReadReport("skip")
-    found = list(read_examples(Pairs(path=str(tmp_path / "a.csv")), None, report))
-    assert [example.id for example in found] == ["a:1"]
-    assert report.counts["rejected: bad row"] == 2 and report.counts["dropped: no label"] == 1
-    assert [(reject["line"], reject["problem"].split(" ")[0]) for reject in report.rejects] == [(2, "column"), (4, "2")]
-
-
 @pytest.mark.parametrize(
-    ("column", "value", "label"),
+    ("label", "cells"),
     [
-        ("hallucinated", "1", "hallucinated"),
-        ("is_hallucination", "False", "faithful"),
-        ("Supported", "yes", "faithful"),
-        ("is_faithful", 0, "hallucinated"),
-        ("unsupported", True, "hallucinated"),
-        ("label", "Not supported", "hallucinated"),
-        ("verdict", " HALLUCINATED ", "hallucinated"),
-        ("label", "not_hallucinated", "faithful"),
+        ("hallucinated", {"hallucinated": "1", "is_faithful": 0, "unsupported": True, "verdict": " HALLUCINATED "}),
+        ("hallucinated", {"label": "Not supported"}),
+        ("faithful", {"is_hallucination": "False", "Supported": "yes", "label": "not_hallucinated"}),
     ],
 )
-def test_labels_that_can_mean_one_thing(column: str, value: Any, label: str) -> None:
-    assert LabelReader(column).read(value) == label
+def test_labels_that_can_mean_one_thing(label: str, cells: dict[str, Any]) -> None:
+    assert {column: LabelReader(column).read(value) for column, value in cells.items()} == dict.fromkeys(cells, label)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=("C", "Z"), exclude_characters="$"), min_size=1), min_size=3,
@@ -230,9 +211,9 @@ def test_questions_groups_ids_and_spans_are_read_where_a_table_has_them(tmp_path
     assert (found.history, found.spans) == (ASKED, SPANS)
     for element, problem in (("unit", None), ("colour", "field 'element' is 'colour'; known: 'number', 'date'")):
         span = {"start": 6, "end": 9, "relation": "contradiction", "element": element}
-        (tmp_path / "b.jsonl").write_text(json.dumps({"context": "k", "answer": "It is red.", "spans": [span]}))
+        path = write(tmp_path / "b.jsonl", [{"context": "k", "answer": "It is red.", "spans": [span]}])
         with pytest.raises(UserError, match=problem) if problem else nullcontext():
-            ((typed,),) = [example.spans or () for example in read(tmp_path / "b.jsonl")]
+            ((typed,),) = [example.spans or () for example in read(path)]
             assert (typed.relation, typed.element) == ("contradiction", "unit")
     (tmp_path / "a.csv").write_text("context,answer,label\nk,r,1\nk,s,0\nk,t,Unsure\n")
     labels = {1: "faithful", 0: "hallucinated", "unsure": None}  # what labels mean may be said, and a third left out
@@ -240,15 +221,10 @@ def test_questions_groups_ids_and_spans_are_read_where_a_table_has_them(tmp_path
 
 
 @pytest.mark.parametrize(("kind", "join"), [(SpanEncoder, number_passages), (PairEncoder, " ".join)])
-def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(
-    kind: Any, join: Any, tmp_path: Path, tiny_bert: Path
-) -> None:
-    passages = ["The lake is deep.", "It lies in the north."]
-    rows = [
-        {"knowledge": [*passages, str(n)], "response": "It is.", "label": ("faithful", "hallucinated")[n % 2]}
-        for n in range(40)
-    ]
-    path = write_lines(tmp_path / "rows.jsonl", rows)
+def test_passages_train_as_they_are_scored(kind: Any, join: Any, tmp_path: Path, tiny_bert: Path) -> None:
+    passages, labels = ["The lake is deep.", "It lies in the north."], ["faithful", "hallucinated"] * 20
+    rows = [{"knowledge": [*passages, str(n)], "response": "It is.", "label": label} for n, label in enumerate(labels)]
+    path = write(tmp_path / "rows.jsonl", rows)
     encoder = kind(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
     block = plain_config("train", "data=pairs", f"data.path={path}")["data"]
     data = build_data(block, encoder, num_epochs=1, seed=0)
@@ -258,20 +234,23 @@ def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(
     assert all(knowledge.startswith("passage 1:The lake") for knowledge in trained_on) == encoder.numbers_passages
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_fields_that_the_first_row_of_json_lacks_are_read(name: str, tmp_path: Path) -> None:
+def test_a_field_may_be_in_any_row_of_json(tmp_path: Path) -> None:
     rows = [PLAIN] * 1200 + [MARKED]
-    write_lines(tmp_path / "a.jsonl", rows)
-    (tmp_path / "a.json").write_text(json.dumps(rows))
-    Pairs(path=str(tmp_path / name)).check()
-    first, *_, second = read(tmp_path / name)
-    assert (first.spans, first.history, second.spans, second.history) == ((), (), SPANS, ASKED)
+    for name in ("a.jsonl", "a.json"):
+        Pairs(path=str(write(tmp_path / name, rows))).check()
+        first, *_, second = read(tmp_path / name)
+        assert (first.spans, first.history, second.spans, second.history) == ((), (), SPANS, ASKED)
+    marked = {**PLAIN, "label": "hallucinated", "extra": {"marks": MARKED["spans"], "said": "Is it?"}}
+    for number_before in (1, 1500):  # within the rows that are looked at for names, and behind them
+        path = write(tmp_path / "a.jsonl", [{**PLAIN, "extra": {"a": 1}}] * number_before + [marked])
+        last = read(path, columns={"spans": "extra.marks", "history": "extra.said"})[-1]
+        assert (last.spans, last.history) == (SPANS, ASKED)
 
 
 def test_a_row_of_json_without_the_group_of_the_others_is_refused_wherever_it_stands(tmp_path: Path) -> None:
     grouped = {**PLAIN, "document_id": "d"}
     for rows, line in (([PLAIN, grouped, grouped], 1), ([grouped, grouped, PLAIN], 3)):
-        path = write_lines(tmp_path / "a.jsonl", rows)
+        path = write(tmp_path / "a.jsonl", rows)
         with pytest.raises(UserError) as caught:
             read(path)
         error = str(caught.value)
@@ -281,17 +260,8 @@ def test_a_row_of_json_without_the_group_of_the_others_is_refused_wherever_it_st
         assert len(read(path, columns={"group": None})) == 3
 
 
-def test_a_column_that_is_named_may_be_in_any_row_of_json(tmp_path: Path) -> None:
-    marked = {**PLAIN, "label": "hallucinated", "extra": {"marks": MARKED["spans"], "said": "Is it?"}}
-    for number_before in (1, 1500):  # within the rows that are looked at for names, and behind them
-        path = write_lines(tmp_path / "a.jsonl", [{**PLAIN, "extra": {"a": 1}}] * number_before + [marked])
-        last = read(path, columns={"spans": "extra.marks", "history": "extra.said"})[-1]
-        assert (last.spans, last.history) == (SPANS, ASKED)
-
-
 def write_table(path: Path, *responses: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("context,answer,label\n" + "".join(f"A lake.,{response},faithful\n" for response in responses))
+    write(path, [{**PLAIN, "response": response} for response in responses])
 
 
 def test_copies_of_editors_and_of_macs_are_not_read(tmp_path: Path) -> None:
@@ -326,14 +296,14 @@ def test_files_of_one_name_give_ids_that_name_their_folders(tmp_path: Path) -> N
 
 def test_a_value_that_pandas_wrote_as_nan_is_missing(tmp_path: Path) -> None:
     nan = float("nan")
-    path = write_lines(tmp_path / "a.jsonl", [{**PLAIN, "score": nan}, {**PLAIN, "label": nan}])
+    path = write(tmp_path / "a.jsonl", [{**PLAIN, "score": nan}, {**PLAIN, "label": nan}])
     report = ReadReport()
     (found,) = read_examples(Pairs(path=str(path)), None, report)
     assert report.counts["dropped: no label"] == 1 and found.meta == {"score": None}
     with pytest.raises(UserError, match=r"by rows: 1.0 \(1\)(.|\n)*data.labels={1.0: hallucinated}"):
-        read(write_lines(path, [{**PLAIN, "label": nan}, {**PLAIN, "label": 1.0}]))
-    write_lines(path, [{**PLAIN, "group": "d"}, {**PLAIN, "group": nan}])
+        read(write(path, [{**PLAIN, "label": nan}, {**PLAIN, "label": 1.0}]))
+    write(path, [{**PLAIN, "group": "d"}, {**PLAIN, "group": nan}])
     with pytest.raises(UserError, match=r"column 'group' is missing or empty(.|\n)*line 2"):
         read(path)
     with pytest.raises(UserError, match="column 'response' is empty"):
-        read(write_lines(path, [{**PLAIN, "response": nan}]))
+        read(write(path, [{**PLAIN, "response": nan}]))

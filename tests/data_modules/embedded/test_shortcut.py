@@ -2,14 +2,45 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
+from scipy.sparse import hstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from data_modules.embedded.corpus import generate
 from data_modules.embedded.phrasing import LEADS, OPENERS
+from faithkit.baselines.word_features import fit_counted_features
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from tests.data_modules.embedded.shortcut import counted_baseline, shortcut_baseline
+
+
+def shortcut_baseline(train: Sequence[Example], test: Sequence[Example]) -> float:
+    """Computes the macro-F1 of a logistic regression on TF-IDF of 1- and 2-grams, of knowledge and response apart."""
+    texts = [(e.knowledge, e.response) for e in (*train, *test)]
+    blocks = []
+    for side in (0, 1):
+        vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
+        vectorizer.fit([pair[side] for pair in texts[: len(train)]])
+        blocks.append(vectorizer.transform([pair[side] for pair in texts]))
+    features = hstack(blocks).tocsr()
+    model = LogisticRegression(max_iter=1000).fit(features[: len(train)], _gold(train))
+    return float(f1_score(_gold(test), model.predict(features[len(train) :]), average="macro"))
+
+
+def counted_baseline(train: Sequence[Example], test: Sequence[Example]) -> float:
+    """Computes the macro-F1 of the baseline that every critic's test shows, at threshold 0.5."""
+    model = fit_counted_features(train)
+    assert model is not None
+    found = model.predictions(test)
+    return float(f1_score(_gold(test), [found[e.id].label == HALLUCINATED for e in test], average="macro"))
+
+
+def _gold(examples: Sequence[Example]) -> np.ndarray:
+    return np.array([e.label == HALLUCINATED for e in examples])
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +49,7 @@ def train() -> list[Example]:
 
 
 @pytest.mark.parametrize(("attack", "limit"), [(shortcut_baseline, 0.60), (counted_baseline, 0.64)])
-def test_what_can_be_counted_does_not_solve_it(
-    attack: Callable[..., float], limit: float, train: list[Example]
-) -> None:
+def test_what_can_be_counted_does_not_solve_it(attack: Any, limit: float, train: list[Example]) -> None:
     assert attack(train, list(generate("test", 2000))) < limit
 
 

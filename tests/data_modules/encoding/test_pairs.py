@@ -23,9 +23,7 @@ KINDS = ("wordpiece", "bpe")
     order=st.sampled_from(["knowledge_response", RESPONSE_FIRST]),
 )
 @settings(max_examples=25)
-def test_windows_read_all_of_the_knowledge_beside_the_response(
-    kind: str, sizes: list[tuple[int, int]], order: str
-) -> None:
+def test_windows_read_all_knowledge_beside_the_response(kind: str, sizes: list[tuple[int, int]], order: str) -> None:
     made = PairEncoder(tokenizer=tiny_tokenizer(kind), max_length=32, order=order)
     columns: dict[str, Any] = dict(made.encode_texts([words(k, 3) for k, _ in sizes], [words(r) for _, r in sizes]))
     windows = made.windows(columns)

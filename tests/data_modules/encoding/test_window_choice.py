@@ -31,9 +31,7 @@ def test_no_shared_token_is_missed_until_the_limit_is_reached(text: np.ndarray, 
 
 
 @given(text=IDS, response=IDS, size=st.integers(1, 100), most=st.integers(1, 3))
-def test_windows_are_parts_of_the_text_in_its_order(
-    text: np.ndarray, response: np.ndarray, size: int, most: int
-) -> None:
+def test_windows_are_parts_of_the_text_in_order(text: np.ndarray, response: np.ndarray, size: int, most: int) -> None:
     windows = CHOICE.compose(response, text, size, most)
     assert 1 <= len(windows) <= most and all(1 <= len(window) <= size for window in windows)
     start = divide(len(text), 1 + np.flatnonzero(text == 7), max(1, min(32, size // 2)))

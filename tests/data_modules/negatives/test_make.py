@@ -126,9 +126,7 @@ def test_a_source_carries_them(faithdial: Path, calls: list[int]) -> None:
 
 
 @pytest.mark.parametrize("split_plan", [{"split": "train"}, {"fold": (1, 3)}, {"fold": (1, 3), "num_rows": 5}])
-def test_what_trains_alone_has_them_and_of_what_trains_alone(
-    split_plan: dict[str, Any], faithdial: Path, calls: list[int]
-) -> None:
+def test_only_what_trains_has_and_gives_them(split_plan: dict[str, Any], faithdial: Path, calls: list[int]) -> None:
     plan = SplitPlan({"validation": 0.4, "test": 0.2}, 0, **split_plan)
     source = NegativesSource(make_source("faithdial", faithdial), [OTHER, VERBATIM], num=4, split_plan=plan)
     examples = list(read_examples(source, "train", ReadReport(), plan.num_rows))

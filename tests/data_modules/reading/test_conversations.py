@@ -12,28 +12,24 @@ from data_modules.reading.conversations import expand_conversations, read_conver
 from data_modules.reading.messages import render
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError
+from tests.data_modules.official_rows import write
 
 RESULT = '{"items": [{"name": "Mug", "unit_price": 12.5}], "paid": true}'
 LINES = "paid: yes.\nitems[0]: name: Mug, unit price: 12.5."
 QUESTION, ANSWER = "What did I order?", "A mug for 12.50."
 ARGUMENTS = {"id": 7}
 
+CALLED = {"name": "get_order", "arguments": json.dumps(ARGUMENTS)}
 OPENAI = [
     {"role": "system", "content": "Be short."},
     {"role": "user", "content": QUESTION},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": json.dumps(ARGUMENTS)}}
-        ],
-    },
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": CALLED}]},
     {"role": "tool", "tool_call_id": "c1", "content": RESULT},
     {"role": "assistant", "content": ANSWER},
 ]
 RESPONSES = [
     {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]},
-    {"type": "function_call", "call_id": "c1", "name": "get_order", "arguments": json.dumps(ARGUMENTS)},
+    {"type": "function_call", "call_id": "c1", **CALLED},
     {"type": "function_call_output", "call_id": "c1", "output": RESULT},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]},
 ]
@@ -53,33 +49,26 @@ DUMPED = [
     {"lc": 1, "type": "constructor", "id": ["langchain_core", kind], "kwargs": one["data"]}
     for kind, one in zip(("HumanMessage", "AIMessage", "ToolMessage", "AIMessage"), LANGCHAIN, strict=True)
 ]
+INSPECT_CALL = {"id": "c1", "function": "get_order", "arguments": ARGUMENTS, "type": "function"}
 INSPECT = [
     {"role": "user", "content": QUESTION, "source": "input"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "c1", "function": "get_order", "arguments": ARGUMENTS, "type": "function"}],
-    },
+    {"role": "assistant", "content": "", "tool_calls": [INSPECT_CALL]},
     {"role": "tool", "content": RESULT, "tool_call_id": "c1", "function": "get_order"},
     {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
 ]
+GEN_AI_CALL = {"type": "tool_call", "id": "c1", "name": "get_order", "arguments": ARGUMENTS}
 GEN_AI = {
     "gen_ai.input.messages": [
         {"role": "user", "parts": [{"type": "text", "content": QUESTION}]},
-        {
-            "role": "assistant",
-            "parts": [{"type": "tool_call", "id": "c1", "name": "get_order", "arguments": ARGUMENTS}],
-        },
+        {"role": "assistant", "parts": [GEN_AI_CALL]},
         {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": json.loads(RESULT)}]},
     ],
     "gen_ai.output.messages": [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}],
 }
 OTLP = [{"key": name, "value": {"stringValue": json.dumps(value)}} for name, value in GEN_AI.items()]
 CLAUDE = [{"type": m["role"], "sessionId": "s", "message": m} for m in ANTHROPIC]
-CODEX = [
-    {"type": "session_meta", "payload": {"id": "s"}},
-    *({"type": "response_item", "payload": m} for m in RESPONSES),
-]
+CODEX = [{"type": "session_meta", "payload": {"id": "s"}}]
+CODEX += [{"type": "response_item", "payload": message} for message in RESPONSES]
 FILES: dict[str, list[Any]] = {
     "OpenAI's messages": [{"id": "a", "messages": OPENAI}],
     "OpenAI's responses": [{"id": "a", "messages": RESPONSES}],
@@ -92,12 +81,8 @@ FILES: dict[str, list[Any]] = {
     "a coding agent's transcript": CLAUDE,
     "another coding agent's transcript": CODEX,
     "a line for each message": OPENAI,
+    "a JSON list of messages": OPENAI,
 }
-
-
-def write(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def turns_of(messages: Any, **others: Any) -> tuple[list[dict[str, Any]], ReadReport]:
@@ -107,17 +92,12 @@ def turns_of(messages: Any, **others: Any) -> tuple[list[dict[str, Any]], ReadRe
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_gives_the_same_turn(name: str, tmp_path: Path) -> None:
-    (turn,), _ = read_conversation_file(write(tmp_path / "chat.jsonl", FILES[name]))
+    path = write(tmp_path / "chat.jsonl", FILES[name], as_list=name == "a JSON list of messages")
+    (turn,), _ = read_conversation_file(path)
     assert (turn["question"], turn["answer"], turn["context"]) == (QUESTION, ANSWER, [LINES])
     assert turn["sources"] == ["get_order"] and turn["id"] == f"{turn['conversation']}/1"
     (call,) = json.loads(turn["calls"])
     assert call["name"] == "get_order" and json.loads(call["arguments"]) == ARGUMENTS and not call["failed"]
-
-
-def test_a_json_list_of_messages_is_one_conversation(tmp_path: Path) -> None:
-    path = tmp_path / "chat.json"
-    path.write_text(json.dumps(OPENAI, indent=1), encoding="utf-8")
-    assert [turn["answer"] for turn in read_conversation_file(path)[0]] == [ANSWER]
 
 
 def test_a_turn_rests_on_what_came_before_it_and_never_on_the_assistant() -> None:
@@ -131,6 +111,9 @@ def test_a_turn_rests_on_what_came_before_it_and_never_on_the_assistant() -> Non
     assert second["question"] == "And the date?"
     (turn, _), _ = turns_of([*OPENAI, *later], evidence=("user", "system"))
     assert turn["context"] == ["Be short.", QUESTION]
+    messages = [{"role": "user", "content": "How long?"}, {"role": "assistant", "content": "24 months."}]
+    (turn,), _ = turns_of(messages, documents=[{"text": "The warranty lasts 24 months."}, "Returns are free."])
+    assert turn["context"] == ["The warranty lasts 24 months.", "Returns are free."]
 
 
 def test_the_result_of_a_repeated_call_replaces_the_earlier_one() -> None:
@@ -143,13 +126,7 @@ def test_the_result_of_a_repeated_call_replaces_the_earlier_one() -> None:
     assert last["context"] == ["paid: no"]
 
 
-def test_documents_of_the_conversation_are_evidence() -> None:
-    messages = [{"role": "user", "content": "How long?"}, {"role": "assistant", "content": "24 months."}]
-    (turn,), _ = turns_of(messages, documents=[{"text": "The warranty lasts 24 months."}, "Returns are free."])
-    assert turn["context"] == ["The warranty lasts 24 months.", "Returns are free."]
-
-
-def test_what_is_not_judged_is_counted() -> None:
+def test_what_is_not_judged_is_counted(tmp_path: Path) -> None:
     messages = [
         {"role": "assistant", "content": "Hello!"},
         {"role": "user", "content": [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {}}]},
@@ -161,6 +138,8 @@ def test_what_is_not_judged_is_counted() -> None:
     assert turn["turn"] == 2 and turn["context"] == ["a result without a call"]
     assert sorted(report.counts.values()) == [1, 1, 1]
     assert turns_of([{"role": "user", "content": "Hi"}])[0] == []
+    with pytest.raises(UserError, match="no turn"):
+        read_conversation_file(write(tmp_path / "chat.jsonl", [{"messages": messages[:1]}]))
 
 
 @pytest.mark.parametrize(
@@ -172,22 +151,13 @@ def test_a_malformed_message_is_named_by_its_number(message: Any) -> None:
         turns_of([OPENAI[0], message])
 
 
-def test_the_other_conversations_of_a_file_are_read_and_repeated_ids_kept_apart(tmp_path: Path) -> None:
-    rows = [
-        {"id": "a", "messages": OPENAI},
-        {"id": "b", "messages": [{"role": "x"}, *OPENAI]},
-        {"id": "a", "messages": LANGCHAIN},
-    ]
+def test_the_other_conversations_of_a_file_are_read_and_repeated_ids_kept_apart() -> None:
+    conversations = [("a", OPENAI), ("b", [{"role": "x"}, *OPENAI]), ("a", LANGCHAIN)]
+    rows = [{"id": name, "messages": messages} for name, messages in conversations]
     report = ReadReport("skip", "")
     raw = (Row(values, "chat.jsonl", number, number + 1) for number, values in enumerate(rows))
     assert [row.name for row in expand_conversations(raw, report)] == ["a/1", "a#2/1"]
     assert report.rejects[0]["line"] == 2
-
-
-def test_a_file_without_a_turn_to_judge_says_what_it_has(tmp_path: Path) -> None:
-    path = write(tmp_path / "chat.jsonl", [{"messages": [{"role": "assistant", "content": "Hello!"}]}])
-    with pytest.raises(UserError, match="no turn"):
-        read_conversation_file(path)
 
 
 def test_ten_thousand_turns_and_a_large_result_stay_bounded() -> None:
@@ -205,13 +175,11 @@ JSON_VALUES = st.recursive(
 )
 
 
+MESSAGES = st.fixed_dictionaries({"role": st.sampled_from(["user", "tool", "assistant"]), "content": JSON_VALUES})
+
+
 @settings(max_examples=80, deadline=None)
-@given(
-    st.lists(
-        st.fixed_dictionaries({"role": st.sampled_from(["user", "tool", "assistant"]), "content": JSON_VALUES}),
-        max_size=6,
-    )
-)
+@given(st.lists(MESSAGES, max_size=6))
 def test_any_content_is_read_or_refused(messages: list[dict[str, Any]]) -> None:
     try:
         turns, _ = turns_of(messages)

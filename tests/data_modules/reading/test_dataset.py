@@ -1,39 +1,52 @@
-"""Finding files and reading splits."""
+"""Finding files and reading splits; wrappers change one thing of a dataset and forward all else."""
 
 import hashlib
-import json
 import logging
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any, ClassVar
 from unicodedata import normalize
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.reading.dataset import draw_examples, read_drawn_examples, read_examples, resolve_split
+from data_modules.reading.dataset import (
+    Source,
+    WrappedSource,
+    draw_examples,
+    exclude_from,
+    read_drawn_examples,
+    read_examples,
+    resolve_split,
+)
+from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import find_files
-from data_modules.reading.rows import ReadReport
+from data_modules.reading.rows import ReadReport, Row
+from data_modules.splits import divide_groups, part_of
 from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
+from tests.data_modules.examples import example
 from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official.inference import SNLI
 from tests.data_modules.official.judged import BEGIN
 from tests.data_modules.official_rows import make, read, write, write_case
 
-PATTERNS = {"train": ["train.json"], "test": ["test.json", "extra_*.json"]}
-
 
 def test_the_folder_may_be_the_one_above(tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "else").mkdir()
-    (tmp_path / "corpus" / "train.json").touch()
-    assert find_files(str(tmp_path), PATTERNS) == {"train": [tmp_path / "corpus" / "train.json"]}
-    (tmp_path / "else" / "train.json").touch()
+    patterns = {"train": ["train.json"], "test": ["test.json", "extra_*.json"]}
+    path = write(tmp_path / "corpus" / "train.json", FAITHDIAL)
+    assert find_files(str(tmp_path), patterns) == {"train": [path]}
+    write(tmp_path / "else" / "train.json", FAITHDIAL)
     with pytest.raises(UserError, match="several folders have such files: corpus, else"):
-        find_files(str(tmp_path), PATTERNS)
+        find_files(str(tmp_path), patterns)
 
 
 def test_without_a_split_it_is_test_or_the_only_one(tmp_path: Path) -> None:
@@ -60,9 +73,7 @@ PARTS_OF_GROUPS = st.lists(st.tuples(st.sampled_from(["qa", "summary", "dialogue
 
 
 @given(PARTS_OF_GROUPS, st.integers(1, 60), st.integers(0, 9), st.randoms())
-def test_rows_are_drawn_in_whole_groups_and_in_proportion(
-    groups: list[tuple[str, int]], num_rows: int, seed: int, random: Random
-) -> None:
+def test_whole_groups_are_drawn_in_proportion(groups: Any, num_rows: int, seed: int, random: Random) -> None:
     members = [(part, f"g{number}") for number, (part, size) in enumerate(groups) for _ in range(size)]
     rows = [row(number, part, group) for number, (part, group) in enumerate(members)]
     drawn = draw_examples(rows, num_rows, seed)
@@ -116,8 +127,8 @@ def test_ascii_and_composed_texts_keep_the_groups_that_runs_were_divided_by() ->
 
 def test_a_repeated_id_is_a_bad_row_where_the_corpus_repeats_none(tmp_path: Path) -> None:
     row = {"dialog_idx": 1, "utterances": [{"history": ["x"], "knowledge": "k", "response": "r"}]}
-    (tmp_path / "test.json").write_text(json.dumps([row, row]))
-    with pytest.raises(UserError, match=r"id '1:0' was already given by .*line 1"):
+    write(tmp_path / "test.json", [row, row])
+    with pytest.raises(UserError, match=r"id '1:0' was already given by .*line 2"):
         read(make("faithdial", tmp_path))
     examples, counts = read(make("faithdial", tmp_path), on_bad_row="skip")
     assert len(examples) == 1 and counts["rejected: bad row"] == 1
@@ -137,3 +148,59 @@ def test_the_files_that_a_release_lacks_are_named(tmp_path: Path, caplog: pytest
             caplog.clear()
         make("halludial", tmp_path / "halludial" / "spontaneous").files()
     assert not caplog.messages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rare(Source):
+    """A dataset that repeats ids and is for training alone, unlike the default."""
+
+    name: ClassVar[str] = "rare"
+    ids_repeat: ClassVar[bool] = True
+    train_only: ClassVar[bool] = True
+
+    def files(self) -> dict[str, list[Path]]:
+        return {split: [Path(self.path) / f"{split}.jsonl"] for split in ("train", "validation")}
+
+    def sizes(self) -> dict[str, int]:
+        return {"train": 40, "validation": 40}
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        number = row.values["number"]
+        group, texts = f"group {number % 20}", {"knowledge": f"fact {number % 20}", "response": f"answer {number}"}
+        yield Example(id=group, source=self.name, split=split, group=group, **texts)
+
+
+EXCLUDED = Excluded.of([example(knowledge="Fact 3.")])
+SHARES = {"validation": 0.3}
+
+
+@pytest.fixture
+def rare(tmp_path: Path) -> Rare:
+    for split in ("train", "validation"):
+        write_jsonl(tmp_path / f"{split}.jsonl", ({"number": number} for number in range(40)))
+    return Rare(path=str(tmp_path))
+
+
+def test_records_pass_all_wrappers_and_the_dropped_are_counted(rare: Rare) -> None:
+    report, wrapped = ReadReport(), part_of(exclude_from(rare, EXCLUDED), "train", SHARES, 1)
+    assert (wrapped.name, wrapped.path, wrapped.train_only) == ("rare", rare.path, True)
+    kept = list(read_examples(wrapped, "train", report))
+    assert 0 < len(kept) < 38 and all(example.knowledge != "fact 3" for example in kept)
+    assert report.counts[DROPPED] == 2 and report.counts["in another part of the division"] == 38 - len(kept)
+    assert len({example.id for example in kept}) == len(kept), "repeated ids are made unique"
+    groups = {example.group for example in kept}
+    assert groups == {example.group for example in read_examples(rare, "train", ReadReport())} & groups
+
+
+def test_a_part_holds_the_groups_that_the_division_gives_it(rare: Rare) -> None:
+    examples = list(read_examples(rare, "train", ReadReport()))
+    rows = divide_groups(np.array([group_hash(e.group) for e in examples], np.uint64), SHARES, 1)
+    for part in ("train", "validation"):
+        found = read_examples(part_of(rare, part, SHARES, 1), "train", ReadReport())
+        assert [e.response for e in found] == [examples[row].response for row in rows[part]]
+
+
+def test_wrappers_forward_every_method() -> None:
+    methods = {name for name, value in vars(Source).items() if callable(value) and not name.startswith("_")}
+    through_others = {"read_row", "read_from"}  # they call what a wrapper may override
+    assert methods - set(vars(WrappedSource)) == through_others

@@ -14,19 +14,15 @@ from faithkit.errors import UserError
 from faithkit.records import Turn
 from tests.data_modules.conftest import write_snli
 from tests.data_modules.examples import example
-
-HEADER = ["model_name", "data_source", "knowledge", "message", "response", "begin_label"]
+from tests.data_modules.official.judged import BEGIN
+from tests.data_modules.official_rows import write
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Path:
-    rows = [
-        ["t5", "wow", "The river is long .", "Hi", "It is long.", "Fully attributable"],
-        ["t5", "wow", "The café's old.", "Hi", "Nice!", "Generic"],
-    ]
-    file = tmp_path / "begin_test_wow.tsv"
-    file.write_text("\n".join("\t".join(row) for row in [HEADER, *rows]))
-    return file
+    scored, generic = BEGIN[0], BEGIN[3]
+    rows = [{**scored, "knowledge": "The river is long ."}, {**generic, "knowledge": "The café's old."}]
+    return write(tmp_path / "begin_test_wow.tsv", rows)
 
 
 @pytest.fixture

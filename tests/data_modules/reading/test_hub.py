@@ -68,9 +68,7 @@ def test_halludials_scenarios_are_parts_of_its_dataset(hub: list) -> None:
     assert {example.meta["scenario"] for example in alone} == {"induced"} and len(alone) == len(HALLUDIAL)
 
 
-def test_no_code_of_a_dataset_is_asked_for_and_an_unreachable_hub_names_the_hint(
-    hub: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_code_of_a_dataset_is_asked_for_and_failures_are_told(hub: list, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("snli", "mnli", "faithdial"):
         read(make(name, "hub"), "train")
     assert not any("trust_remote_code" in options for _, options in hub)

@@ -1,6 +1,5 @@
 """Hallucinations made from faithful answers: what is marked has lost its support, the rest has not."""
 
-import json
 import random
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from data_modules.weak.dropped import UNSUPPORTED, drop_support
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, UNTYPED, Example
 from faithkit.words import unicode_content_words
+from tests.data_modules.examples import example
+from tests.data_modules.official_rows import write
 
 CONTEXT = (
     "The lighthouse was built from granite blocks in 1820. Its keeper lived there with seven children.\n"
@@ -21,13 +22,13 @@ CONTEXT = (
 ANSWER = "Granite blocks were used for the lighthouse in 1820. The wooden stairs were destroyed by a winter storm."
 
 
-def example(**values: object) -> Example:
-    fields = {"id": "1", "source": "x", "split": "all", "group": "g", "knowledge": CONTEXT, "response": ANSWER}
-    return Example(**{**fields, "spans": (), "label": "faithful", **values})  # type: ignore[arg-type]
+def copies(knowledge: str, count: int) -> list[Example]:
+    given = example(knowledge=knowledge, response=ANSWER, spans=())
+    return list(drop_support(given, random.Random(0), count))
 
 
 def test_the_marked_sentence_is_the_one_whose_support_is_gone() -> None:
-    made = list(drop_support(example(), random.Random(0), 2))
+    made = copies(CONTEXT, 2)
     assert len(made) == 2
     for copy in made:
         (span,) = copy.spans or ()
@@ -43,11 +44,9 @@ def test_the_marked_sentence_is_the_one_whose_support_is_gone() -> None:
 
 def test_nothing_is_made_where_it_is_not_clear_what_lost_its_support() -> None:
     whole = "The lighthouse was built from granite blocks in 1820."
-    assert not list(drop_support(example(knowledge=whole), random.Random(0), 3)), "the context would be empty"
+    assert not copies(whole, 3), "the context would be empty"
     mixed = "Granite blocks, wooden stairs and a winter storm: the lighthouse of 1820 was destroyed. It had a keeper."
-    assert all(
-        copy.spans and len(copy.spans) == 2 for copy in drop_support(example(knowledge=mixed), random.Random(0), 3)
-    )
+    assert all(copy.spans and len(copy.spans) == 2 for copy in copies(mixed, 3))
 
 
 def test_it_is_read_from_another_corpus_and_only_trains(tmp_path: Path) -> None:
@@ -55,8 +54,7 @@ def test_it_is_read_from_another_corpus_and_only_trains(tmp_path: Path) -> None:
         {"id": "a", "group": "g1", "context": CONTEXT, "answer": ANSWER, "spans": []},
         {"id": "b", "group": "g2", "context": CONTEXT, "answer": ANSWER, "spans": [{"start": 0, "end": 7}]},
     ]
-    path = tmp_path / "mine.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path = write(tmp_path / "mine.jsonl", rows)
     source = build_source("dropped_support", str(path), of={"dataset": "pairs"}, num_copies=2)
     report = ReadReport()
     made = list(read_examples(source, "train", report))

@@ -41,15 +41,12 @@ def test_every_sentence_has_a_faithful_and_a_hallucinated_response_the_same_from
     assert all(DOCUMENTS[pair.document][pair.sentence] == pair.knowledge for pair in pairs)
     first, again, other = (list(make_pairs(DOCUMENTS, CHAT, seed=seed)) for seed in (3, 3, 4))
     assert first == again != other
-
-
-def test_every_kind_comes_up_and_has_its_probability() -> None:
-    kinds = Counter(pair.kind for seed in range(40) for pair in make_pairs(DOCUMENTS, CHAT, seed=seed))
-    assert set(kinds) == set(PROBABILITY) == {FAITHFUL_KIND, *CHANCES}
+    kinds = {pair.kind for seed in range(40) for pair in make_pairs(DOCUMENTS, CHAT, seed=seed)}
+    assert kinds == set(PROBABILITY) == {FAITHFUL_KIND, *CHANCES}
     assert PROBABILITY[FAITHFUL_KIND] < 0.5 < min(p for kind, p in PROBABILITY.items() if kind != FAITHFUL_KIND)
 
 
-KNOWN = ["river", "city", "king", "music", "food", "water", "stone", "book", "film", "game", "dog", "cat", "tree"]
+KNOWN = "river city king music food water stone book film game dog cat tree".split()
 
 
 def test_vectors_do_not_depend_on_the_batch(tiny_bert: Path) -> None:
@@ -104,22 +101,17 @@ def wow(tmp_path: Path) -> Path:
     replies: list[Any] = [{"dialogue": [["It is a model's reply."], [""]]} for _ in range(6)]
     replies[1] = {"dialogue": [["one turn only"]]}
     replies[2] = {"dialogue": [["word " * 60], ["A short one."]]}
-    (folder / "generations").mkdir()
-    (folder / "generations" / "gpt.json").write_text(json.dumps({"generation": replies, "score": None}))
+    write(folder / "generations" / "gpt.json", {"generation": replies, "score": None})
     return folder
 
 
 @pytest.fixture
 def audit(tmp_path: Path) -> Path:
-    rows = [
-        {"evidence": f"The {TOPICS[i % 8]} of Nolle {i} is old.", "history": "", "VRM": "Edification"}
-        | (
-            {"response": f"The {TOPICS[i % 8]} is old.", "BEGIN": "Entailment"}
-            if i % 2
-            else {"response": "I was there with my dog once!", "BEGIN": "Hallucination"}
-        )
-        for i in range(40)
-    ]
+    rows = []
+    for i in range(40):
+        said = f"The {TOPICS[i % 8]} is old." if i % 2 else "I was there with my dog once!"
+        judged = {"response": said, "BEGIN": "Entailment" if i % 2 else "Hallucination", "VRM": "Edification"}
+        rows.append({"evidence": f"The {TOPICS[i % 8]} of Nolle {i} is old.", "history": "", **judged})
     write(tmp_path / "audit" / "gold" / "wow.csv", rows)
     return tmp_path / "audit"
 
@@ -148,7 +140,7 @@ def test_natural_pairs_are_turns_and_replies_with_the_teachers_word(wow: Path, a
     assert by_id["test/0:0"].meta["probability"] < by_id["test/0:1"].meta["probability"], "a fact against a remark"
     with pytest.raises(UserError, match="no split 'train'"):
         read(weak(wow, audit, tiny_bert, splits=["train"]))
-    (wow / "generations" / "gpt.json").write_text("[]")
+    write(wow / "generations" / "gpt.json", [])
     with pytest.raises(UserError, match="not a file of generations"):
         read(weak(wow, audit, tiny_bert, kinds=["natural"]))
 
@@ -190,10 +182,8 @@ def test_weak_pairs_train_alone_and_apart_from_what_is_held_out(wow: Path, audit
         for i, label in enumerate(["Entailment", "Hallucination"] * 10)
     ]
     write(audit / "gold" / "wow.csv", rows)
-    parts = [
-        {"dataset": "weak_wow", "path": str(wow), "kinds": ["synthetic"]},
-        {"dataset": "audit", "path": str(audit)},
-    ]
+    parts = [{"dataset": "weak_wow", "path": str(wow), "kinds": ["synthetic"]}]
+    parts += [{"dataset": "audit", "path": str(audit)}]
     encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
     data = DataModule(build_mix(parts), encoder, split_plan=SplitPlan({"validation": 0.5, "test": 0.0}))
     data.setup()
@@ -209,9 +199,7 @@ def test_weak_pairs_train_alone_and_apart_from_what_is_held_out(wow: Path, audit
 
 
 @pytest.mark.slow
-def test_the_whole_recipe_runs_on_the_embedded_corpus(
-    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_runs_on_the_embedded_corpus(tiny_bert: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("data_modules.embedded.layouts.EMBEDDED_ROWS", {"train": 24, "validation": 24, "test": 48})
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     options = ["callbacks.num_resamples=20", "callbacks.progress_bar=false", "trainer=cpu", "logger=none"]
