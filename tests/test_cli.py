@@ -24,21 +24,15 @@ def test_help_is_short_and_loads_nothing_heavy(script: str) -> None:
     assert done.stdout.count(f"faithkit {Path(script).stem}") >= 2
 
 
-def test_help_ends_quietly_where_its_reader_has_gone() -> None:
-    started = subprocess.Popen(
-        [sys.executable, "train.py", "--help"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+@pytest.mark.parametrize(
+    ("command", "told", "code"),
+    [("train.py --help", b"", 0), ("-m faithkit models", b"stopped: the reader of standard output has ended\n", 141)],
+)
+def test_a_command_ends_without_a_traceback_where_its_reader_has_gone(command: str, told: bytes, code: int) -> None:
+    started = subprocess.Popen([sys.executable, *command.split()], cwd=ROOT, stdout=-1, stderr=-1)
     assert started.stdout and started.stderr
     started.stdout.close()
-    assert started.stderr.read() == b"" and started.wait() == 0
-
-
-def test_a_command_ends_without_a_traceback_where_its_reader_has_gone() -> None:
-    command = [sys.executable, "-m", "faithkit", "models"]
-    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert started.stdout and started.stderr
-    started.stdout.close()
-    assert started.stderr.read() == b"stopped: the reader of standard output has ended\n" and started.wait() == 141
+    assert (started.stderr.read(), started.wait()) == (told, code)
 
 
 def test_help_lists_the_choices_that_the_folders_have_and_the_keys_with_their_defaults() -> None:

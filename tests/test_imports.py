@@ -49,6 +49,10 @@ def test_fast_code_is_reached_through_its_door_alone() -> None:
             assert not re.search(r"^\s*(from|import) faithkit\.fast\.", path.read_text(), re.MULTILINE), path
 
 
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 def folder_of(path: Path) -> str:
     """The folder of a file: the first two parts of its path; a file of a package's top counts by itself."""
     package, *rest = path.relative_to(ROOT).parts
@@ -57,9 +61,7 @@ def folder_of(path: Path) -> str:
 
 @pytest.mark.parametrize("unit", [str, folder_of])
 def test_there_are_no_cycles_of_files_or_folders_also_of_imports_within_functions(unit: Callable[[Path], str]) -> None:
-    modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES
-    }
+    modules = {module_of(path): path for path in MODULES}
     graph: dict[str, set[str]] = {}
     for path in modules.values():
         nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
@@ -74,8 +76,7 @@ def test_there_are_no_cycles_of_files_or_folders_also_of_imports_within_function
 def test_every_module_loads_without_the_optional_packages() -> None:
     # An adapter is for a tool that is there: tests/faithkit_workflows/adapters/ imports each without its tool.
     loaded = [path for path in MODULES if path.stem != "__main__" and "adapters" not in path.parts]
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in loaded]
     code = "import sys, importlib\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in OPTIONAL)
-    code += "".join(f"importlib.import_module({name.removesuffix('.__init__')!r})\n" for name in names)
+    code += "".join(f"importlib.import_module({module_of(path)!r})\n" for path in loaded)
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

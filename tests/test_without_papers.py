@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.test_model_folder import write_critic
 from tests.running import ROOT
-from tests.test_imports import MODULES, imported
+from tests.test_imports import MODULES, imported, module_of
 
 PAPERS = "faithkit_papers"
 REFUSE = f"""
@@ -44,10 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_other_module_is_imported() -> None:
-    paths = [path.relative_to(ROOT) for path in MODULES if path.stem != "__main__" and "adapters" not in path.parts]
-    names = [
-        ".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths if path.parts[0] != PAPERS
-    ]
+    paths = [path for path in MODULES if path.stem != "__main__" and "adapters" not in path.parts]
+    names = [name for name in map(module_of, paths) if name.partition(".")[0] != PAPERS]
     assert len(names) > 300
     done = run_without(f"import importlib\nfor name in {names}:\n    importlib.import_module(name)")
     assert done.returncode == 0, done.stderr

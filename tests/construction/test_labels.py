@@ -19,9 +19,7 @@ def test_a_cell_is_never_a_formula(text: str) -> None:
 
 
 @given(rows=st.lists(st.tuples(TEXT.filter(str.strip), TEXT), max_size=4))
-def test_any_text_comes_back_from_a_table(
-    rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_table_gives_any_text_back(rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "table.csv"
     assert write_sheet(path, ("a", "b"), ({"a": a, "b": b} for a, b in rows)) == len(rows)
     assert [(cells["a"], cells["b"]) for _, cells in read_sheet(path, ("a", "b"))] == rows
@@ -30,9 +28,7 @@ def test_any_text_comes_back_from_a_table(
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_tables_are_read_as_spreadsheets_save_them(delimiter: str, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    path.write_bytes(
-        f"\ufeffa{delimiter}more{delimiter}b\r\n1{delimiter}2{delimiter}'-3\r\n{delimiter}{delimiter}\r\n".encode()
-    )
+    path.write_bytes("\ufeffa;more;b\r\n1;2;'-3\r\n;;\r\n".replace(";", delimiter).encode())
     assert [cells for _, cells in read_sheet(path, ("a", "b"))] == [{"a": "1", "b": "-3"}]
 
 

@@ -16,13 +16,8 @@ TRAIN = (
     *("callbacks.progress_bar=false", "optimizer.lr=1e-3", "trainer.precision=32-true"),
 )
 EVALUATE = ("benchmark=embedded", "benchmark.options.num_test=24", "num_resamples=5", "num_examples=0")
-GENERATE = (
-    "num_rows=12",
-    "save_every_num_rows=4",
-    "decoding.max_new_tokens=3",
-    "num_examples=0",
-    "engine=transformers",
-)
+FEW = ("num_rows=12", "save_every_num_rows=4", "decoding.max_new_tokens=3", "num_examples=0")
+GENERATE = (*FEW, "engine=transformers")
 
 
 class Commands(dict[str, Undisturbed]):

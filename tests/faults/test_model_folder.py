@@ -59,8 +59,6 @@ KINDS = (CRITIC, TAGGER, GENERATOR, JUDGE)
 OURS, FOREIGN = "ours", "foreign"  # with hashes and settings, or weights and tokenizer alone
 KNOWLEDGE, RESPONSE = "the river is long and the city is old", "the king lives in the city"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-
-
 CALIBRATION = ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
 
 
@@ -252,13 +250,7 @@ def test_no_code_of_a_folder_runs(tmp_path: Path, messages: pytest.LogCaptureFix
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "../outside.bin",
-        "outside.bin",
-        "/tmp/outside.safetensors",
-        "..\\outside.safetensors",
-        "model-1-of-1.safetensors",
-    ],
+    ["../outside.bin", "outside.bin", "/tmp/out.safetensors", "..\\outside.safetensors", "model-1-of-1.safetensors"],
 )
 def test_an_index_names_safetensors_of_its_folder_alone(name: str, tmp_path: Path) -> None:
     folder = copy_folder(tmp_path, CRITIC, FOREIGN)
@@ -283,9 +275,7 @@ def test_a_foreign_detector_is_reported_as_uncalibrated(tmp_path: Path, messages
         assert "uncalibrated" in line
 
 
-def test_training_takes_a_new_head_but_no_missing_layer(
-    tiny_bert: Path, tmp_path: Path, messages: pytest.LogCaptureFixture
-) -> None:
+def test_training_takes_a_new_head_alone(tiny_bert: Path, tmp_path: Path, messages: pytest.LogCaptureFixture) -> None:
     encoder = Path(shutil.copytree(tiny_bert, tmp_path / "encoder"))
     load_classifier(str(encoder))
     (line,) = [record.getMessage() for record in messages.records]
@@ -299,11 +289,8 @@ def test_training_takes_a_new_head_but_no_missing_layer(
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(masked)
     load_classifier(str(masked))
     config(num_hidden_layers=1)(masked)
-    for folder, problem in (
-        (encoder, r"lack bert\.encoder\.layer\.1\."),
-        (masked, r"have (bert\.)?encoder\.layer\.1\."),
-    ):
-        with pytest.raises(UserError, match=f"the weights {problem}"):
+    for folder, problem in ((encoder, r"lack bert\."), (masked, r"have (bert\.)?")):
+        with pytest.raises(UserError, match=rf"the weights {problem}encoder\.layer\.1\."):
             load_classifier(str(folder))
 
 

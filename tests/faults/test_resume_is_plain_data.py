@@ -156,9 +156,7 @@ def test_an_interpolation_in_a_runs_folder_is_refused(value: str, run: Path, mon
 
 
 @pytest.mark.parametrize("override", ["data.path=${oc.env:SECRET}", "+logger.csv.flush='${oc.env:SECRET}'"])
-def test_the_environment_is_not_copied_into_a_run(
-    override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_environment_is_copied_into_a_run(override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
     with pytest.raises(UserError, match="would be copied into the run's files"):
         train(override, f"run_dir={tmp_path / 'run'}")
@@ -218,9 +216,7 @@ def test_a_transfer_starts_no_command_but_trainings_of_plain_settings() -> None:
         check_trainings({**config, "scale": {"name": "../../evil"}})
 
 
-def test_nothing_is_built_from_the_settings_that_a_model_carries(
-    trained: Path, traps: dict[str, Path], tmp_path: Path
-) -> None:
+def test_nothing_is_built_from_the_settings_of_a_model(trained: Path, traps: dict[str, Path], tmp_path: Path) -> None:
     """Scoring with a run and exporting it read the training's configuration, as texts for the card alone."""
     from critic.export import export
     from tests.faults.test_model_folder import edit_sidecar

@@ -13,17 +13,10 @@ from data_modules.encoding.candidate_encoder import CandidateEncoder
 from faithkit.training.language_model import OneProcess, token_losses
 from generation.objectives.infonce import InfoNce
 from generation.objectives.objective import Step
-from tests.data_modules.examples import HISTORY, example
-from tests.generation.test_weights import FAMILIES, build
+from tests.generation.test_weights import FAMILIES, build, row_of
 
 NEGATIVES = [("it is small", "the king wrote a book"), ("no",), (), ("they like music", "it is long it is long", "yes")]
-ROWS = [
-    replace(
-        example(knowledge="the river is long " * n, history=HISTORY[: n % 3], response="it is long " * (n % 4 + 1)),
-        negatives=NEGATIVES[n - 1],
-    )
-    for n in range(1, 5)
-]
+ROWS = [replace(row_of(n), negatives=negatives) for n, negatives in enumerate(NEGATIVES, 1)]
 
 
 def objective_of(**values: Any) -> InfoNce:

@@ -32,8 +32,6 @@ from tests.generation.judges import Words, bits, refuse
 from tests.running import SMALL_GENERATOR, train_here
 
 GROUPS = ("voice", "overlap", "entailment")
-
-
 SELF = ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"]
 OTHERS = ["", "It mines coal.", "Myanmar", "They'll see", "The iMac", "meme", "you and we"]
 
@@ -178,9 +176,7 @@ def test_two_levels_of_entailment_join_contradicted_and_neutral() -> None:
     assert [one["entailment"].tolist() for one in measured] == [[2, 0, 1, 1], [2, 1, 1, 1]]
 
 
-def test_equal_pairs_are_asked_once_and_the_same_data_never_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_pairs_are_asked_once_and_the_same_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path))
     judge = Words()
     first = ctrl(("entailment",), judge).measure(ROWS, keep=True)

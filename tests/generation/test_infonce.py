@@ -67,9 +67,7 @@ def test_the_value_on_four_rows_is_numpys() -> None:
 
 
 @pytest.mark.parametrize(("projection", "layers"), [("none", 0), ("linear", 1), ("mlp", 2)])
-def test_a_projection_has_the_layers_of_its_name(
-    projection: str, layers: int, language_models: dict[str, Path]
-) -> None:
+def test_a_projection_has_its_names_layers(projection: str, layers: int, language_models: dict[str, Path]) -> None:
     from transformers import AutoModelForSeq2SeqLM
 
     objective = objective_of(projection=projection)
@@ -110,10 +108,8 @@ class Exchange:
 def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
     objective, query, candidates = hand_made(in_batch=in_batch)
     step = contrast_step(query, candidates)
-    leaves = [
-        objective.projection.weight,
-        *(side.requires_grad_() for side in (step.output.query, step.output.candidates)),
-    ]
+    sides = [side.requires_grad_() for side in (step.output.query, step.output.candidates)]
+    leaves = [objective.projection.weight, *sides]
     rows = torch.tensor([0, 1, 3])  # an odd number: the second process has a row less
 
     def loss_of_rows(own: torch.Tensor, processes: Any) -> torch.Tensor:
@@ -165,17 +161,14 @@ def test_loss_and_gradients_are_those_of_every_candidate_alone(
 
 @pytest.mark.parametrize("in_batch", [False, "all"])
 @pytest.mark.parametrize("family", ["t5", "bart", "llama"])
-def test_a_row_of_padding_changes_no_gradient(
-    family: str, in_batch: bool | str, language_models: dict[str, Path]
-) -> None:
+def test_a_padding_row_changes_no_gradient(family: str, in_batch: bool | str, language_models: dict[str, Path]) -> None:
     gradients = []
     for rows, padding in ((ROWS, ()), ([*ROWS, ROWS[0]], (4,))):
         model, objective, encoder = prepared(language_models[family], family, in_batch=in_batch)
         loss, logged = loss_of(model, objective, batch_of(encoder, rows, padding))
         loss.backward()
-        gradients.append(
-            [loss, *logged.values(), *(p.grad for p in model.parameters()), objective.projection.weight.grad]
-        )
+        of_weights = [weight.grad for weight in (*model.parameters(), objective.projection.weight)]
+        gradients.append([loss, *logged.values(), *of_weights])
     torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-6)
 
 

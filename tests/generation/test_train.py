@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,6 @@ from tests.running import (
 from tests.tiny import write_language_model
 
 INFONCE = ["objective=infonce", "data.negatives=null", "model.max_response_length=90"]
-
-
 TRUNCATION = ["objective=loss_truncation", "objective.window=16", "objective.recompute_every=8"]
 
 
@@ -82,9 +81,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(model: str, train
 
 
 @pytest.mark.parametrize("model", ["t5", "gpt2"])
-def test_an_exported_model_is_the_same_in_plain_transformers(
-    model: str, trained: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_export_is_the_same_in_plain_transformers(model: str, trained: dict[str, Path], tmp_path: Path) -> None:
     report = export(str(trained[model]), str(tmp_path / "out"))
     assert report.difference <= 1e-5 and report.num_logits > 1000
     card = (tmp_path / "out" / "README.md").read_text()
@@ -108,9 +105,7 @@ def test_padded_training_takes_the_steps_of_packed_training_also_without_fast_co
     assert len(ours) == 5 and ours == pytest.approx(theirs, abs=1e-4) and ours == pytest.approx(plain, abs=1e-4)
 
 
-def test_an_interrupted_run_resumes_to_the_same_weights_and_window(
-    options: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_a_broken_run_resumes_to_the_same_weights_and_window(options: dict[str, list[str]], tmp_path: Path) -> None:
     given = [*options["t5"], *TRUNCATION, "model.dropout=0.1", "callbacks.save_every_seconds=0"]
     train_here(f"run_dir={tmp_path / 'whole'}", *given)
     break_at(3, GeneratorModule, tmp_path / "run", *given)
@@ -145,9 +140,7 @@ def test_two_stages_are_one_run_that_resumes_wherever_it_broke(options: dict[str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "trainer"), [("t5", "ddp"), ("gpt2", "ddp"), ("t5", "fsdp"), ("gpt2", "fsdp"), ("doha", "fsdp")]
-)
+@pytest.mark.parametrize(("model", "trainer"), [*product(("t5", "gpt2"), ("ddp", "fsdp")), ("doha", "fsdp")])
 def test_two_processes_take_the_steps_of_one(
     model: str, trainer: str, options: dict[str, list[str]], tmp_path: Path
 ) -> None:

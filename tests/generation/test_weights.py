@@ -14,6 +14,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.fast import use_packed_attention
+from faithkit.records import Example
 from faithkit.training.language_model import row_statistics, run_model, token_losses
 from generation.weights import ARCHITECTURES, load_generator
 from tests.data_modules.examples import HISTORY, example
@@ -74,17 +75,17 @@ def test_weights_that_are_not_tied_stay_so(language_models: dict[str, Path], tmp
 @pytest.mark.parametrize(
     ("family", "architecture", "hint"), [("gpt2", "seq2seq", "model=gpt2"), ("bart", "causal", "model=t5")]
 )
-def test_a_model_of_another_family_is_told(
-    family: str, architecture: str, hint: str, language_models: dict[str, Path]
-) -> None:
+def test_another_family_is_told(family: str, architecture: str, hint: str, language_models: dict[str, Path]) -> None:
     with pytest.raises(UserError, match=f"is not a {architecture} model(.|\n)*{hint}"):
         load(language_models[family], architecture)
 
 
-ROWS = [
-    example(knowledge="the river is long " * n, history=HISTORY[: n % 3], response="it is long " * (n % 4 + 1))
-    for n in range(1, 6)
-]
+def row_of(n: int) -> Example:
+    """A row with texts of lengths of its own."""
+    return example(knowledge="the river is long " * n, history=HISTORY[: n % 3], response="it is long " * (n % 4 + 1))
+
+
+ROWS = [row_of(n) for n in range(1, 6)]
 
 
 def build(folder: Path, architecture: str, *, packed: bool) -> tuple[Any, TurnEncoder]:

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 from speed.growth_speed import fit_exponent
-from speed.measure import (
-    BenchmarkParser,
-    Ratio,
-    alternate,
-    machine,
-    rates,
-    start_worker,
-    write_results,
-)
+from speed.measure import BenchmarkParser, Ratio, alternate, machine, rates, start_worker, write_results
 
 
 def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:

@@ -14,7 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.running import ROOT
+
 VENV = Path(os.environ.get("FAITHKIT_LABEL_STUDIO") or ROOT / "build" / "label-studio")
 PROGRAM = VENV / "bin" / "label-studio"
 FRESH = VENV / "fresh.sqlite3"  # a database with all its tables: making them takes minutes

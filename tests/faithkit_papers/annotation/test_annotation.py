@@ -26,10 +26,10 @@ PIECES = st.characters(exclude_categories=["Cs"]) | st.sampled_from(["\r\n", "\r
 TEXTS = st.lists(PIECES, min_size=1, max_size=40).map("".join)
 
 
-@given(
-    TEXTS,
-    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.sampled_from(list(RAGTRUTH_LABELS))), max_size=4),
-)
+PLACES = st.tuples(st.integers(0, 40), st.integers(1, 9), st.sampled_from(list(RAGTRUTH_LABELS)))
+
+
+@given(TEXTS, st.lists(PLACES, max_size=4))
 def test_suggested_spans_come_back_as_they_were(tmp_path_factory, text, places):
     spans, end = [], 0
     for start, size, label in sorted(places):  # apart from each other, and never cutting a line break

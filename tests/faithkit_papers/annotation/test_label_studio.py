@@ -39,9 +39,7 @@ def server(tmp_path_factory):
 def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
     texts = {"ragtruth": [TEXT, "🙂é\r\nx"], "diahalu": [f"A1: {TEXT.splitlines()[0]}\nB1: ok"]}.get(name, [TEXT])
     history = {"history": ()} if name == "diahalu" else {}
-    examples = [
-        example(number, response=text, **history) for number, text in enumerate([*texts, "unannotated"], start=1)
-    ]
+    examples = [example(place, response=text, **history) for place, text in enumerate([*texts, "unannotated"], start=1)]
     written = project(tmp_path, name, examples)
     number = server.project(tmp_path / CONFIG, tmp_path / TASKS)
     tasks = server.tasks(number)
@@ -54,18 +52,14 @@ def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
         taken = suggested(task) if task["predictions"] else []
         server.annotate(task["id"], taken)
         row = rows[task["data"]["row"]]
-        expected[row.id, "1"] = {
-            **row.suggested,
-            **({"spans": sorted_spans(row.suggested["spans"])} if name == "ragtruth" else {}),
-        }
-        spans = {"spans": [{"start": 0, "end": 1, "label": "Subtle Conflict", "flags": ["implicit_true"]}]}
-        answers = ANSWERS[name] | (spans if name == "ragtruth" else {})
+        expected[row.id, "1"], answers = dict(row.suggested), dict(ANSWERS[name])
+        if name == "ragtruth":
+            in_order = sorted(row.suggested["spans"], key=lambda span: (span["start"], span["end"], span["label"]))
+            expected[row.id, "1"]["spans"] = in_order
+            answers["spans"] = [{"start": 0, "end": 1, "label": "Subtle Conflict", "flags": ["implicit_true"]}]
         target = list(row.texts)[-1]
-        results = [
-            one
-            for key, answer in answers.items()
-            for one in questions[key].results(answer, target, task["data"][target])
-        ]
+        shown = task["data"][target]
+        results = [one for key, answer in answers.items() for one in questions[key].results(answer, target, shown)]
         server.annotate(task["id"], results, completed_by=2)
         expected[row.id, "2"] = answers
         server.annotate(task["id"], [], completed_by=2, was_cancelled=True)
@@ -74,7 +68,3 @@ def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
     assert {(one.row, one.annotator): one.answers for one in found} == expected
     assert report.counts["cancelled annotation"] == len(texts)
     assert sum(report.counts[one] for one in ("task without annotation", "missing task")) == 1
-
-
-def sorted_spans(spans):
-    return sorted(spans, key=lambda span: (span["start"], span["end"], span["label"]))

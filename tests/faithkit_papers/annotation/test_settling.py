@@ -29,7 +29,7 @@ def mark(start, end, label="Evident Conflict", **others):
     return {"start": start, "end": end, "label": label, **others}
 
 
-SUBTLE = "Subtle Conflict"
+SUBTLE, TAGS = "Subtle Conflict", ["Uncooperative", "Entailment"]
 OVERLAPPING = [[mark(0, 10)], [mark(5, 15, SUBTLE)], [mark(6, 12, SUBTLE, flags=["implicit_true"])]]
 
 
@@ -41,10 +41,7 @@ OVERLAPPING = [[mark(0, 10)], [mark(5, 15, SUBTLE)], [mark(6, 12, SUBTLE, flags=
         ("ragtruth", "quality", [["good"], ["good"], ["truncated"]], "severe", ["truncated"]),
         ("ragtruth", "quality", [["good"], None, None], "majority", None),  # most gave no answer
         ("ragtruth", "quality", [["good"], ["truncated"]], "hand", None),
-        (
-            *("faithdial", "begin", [["Entailment"], ["Entailment", "Uncooperative"], ["Uncooperative"]]),
-            *("majority", ["Uncooperative", "Entailment"]),
-        ),
+        ("faithdial", "begin", [[TAGS[1]], TAGS[::-1], [TAGS[0]]], "majority", TAGS),
         ("faithdial", "begin", [["Entailment"], ["Generic"]], "majority", None),
         ("ragtruth", "spans", OVERLAPPING, "majority", [mark(5, 6), mark(6, 12, "Subtle Conflict")]),
         ("ragtruth", "spans", OVERLAPPING, "severe", [mark(0, 10), mark(10, 15, "Subtle Conflict")]),

@@ -133,13 +133,11 @@ def dialogue(name: str, *texts: str, split: str = "test") -> list[Example]:
 
 def test_turns_are_compared_within_the_dialogue_that_has_the_wizards_texts() -> None:
     wow = [
-        *dialogue("7", "I like rivers.", "They are long.", "Which one?", "The Nile.", "And lakes?", "Also."),
+        *dialogue("7", "I like rivers.", "They are long.", "Which one?", "The Nile.", "Lakes?", "Also."),
         *dialogue("8", "Hello", "Also.", "Bye", "See you."),
     ]
     edited = [
-        *dialogue(
-            "0", "I  like rivers.", "They flow.<They are long.", "Which is it?", "The Nile.", "And lakes?", "Also."
-        ),
+        *dialogue("0", "I  like rivers.", "They flow.<They are long.", "Which is it?", "The Nile.", "Lakes?", "Also."),
         *dialogue("1", "Hi", "Nothing of it.", "Ho", "is there"),
     ]
     found = find_seeker_edits(edited, wow)

@@ -59,9 +59,7 @@ def test_faithdials_figures_are_drawn_from_its_description(tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize("reason", ["ragtruth is missing below data_dir", ""])
-def test_a_figure_without_results_states_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str
-) -> None:
+def test_a_figure_without_results_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str) -> None:
     figure = recall_figure()
     made = write_result(figure, Place(scale=LOCAL, out=tmp_path), dict.fromkeys(figure.used, reason) if reason else {})
     assert made.image is None and "1 not run" in made.verdicts

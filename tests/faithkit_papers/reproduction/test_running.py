@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,20 +20,10 @@ from faithkit_papers import reproduce
 from faithkit_papers.reproduction import paper_parts as c
 from faithkit_papers.reproduction import table_steps as steps
 from faithkit_papers.reproduction.paper_tables import all_results
-from faithkit_papers.reproduction.reproduction_report import (
-    NOT_RUN,
-    build_comparison_table,
-    compare_table,
-    trace_cells,
-)
+from faithkit_papers.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table, trace_cells
 from faithkit_papers.reproduction.table_files import list_names
 from faithkit_papers.reproduction.table_steps import LOCAL, PAPER, Place, Step
 from tests.running import ROOT, compose, plain_config
-
-
-def run_faithkit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, capture_output=True, text=True)
-
 
 SETTINGS = "faithkit_papers.reproduction.settings:ReproduceSettings"
 
@@ -55,7 +44,8 @@ def test_an_unknown_table_is_an_error_with_a_suggestion() -> None:
 
 
 def test_a_list_with_a_table_starts_no_work(tmp_path: Path) -> None:
-    done = run_faithkit("reproduce", "list", "table=ragtruth_6", "hosted=true", f"out={tmp_path / 'out'}")
+    line = ["-m", "faithkit", "reproduce", "list", "table=ragtruth_6", "hosted=true", f"out={tmp_path / 'out'}"]
+    done = subprocess.run([sys.executable, *line], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "table=ragtruth_6" in done.stderr and not (tmp_path / "out").exists()
 
 
@@ -83,9 +73,8 @@ def test_hardware_is_passed_on_and_too_few_gpus_are_named(tmp_path: Path, capsys
     reproduce.main(compose("reproduce", *tables, "out=out"))
     commands = commands_of(capsys.readouterr().out)
     assert "trainer=fsdp" in commands["ragtruth_detector"], "not on one device"
-    assert commands["halludial_llama-2-70b-chat"].endswith(
-        "run_dir=out/steps/halludial_llama-2-70b-chat engine.num_gpus=4"
-    )
+    largest = "halludial_llama-2-70b-chat"
+    assert commands[largest].endswith(f"run_dir=out/steps/{largest} engine.num_gpus=4")
     assert "num_gpus" not in commands["halludial_llama-2-7b-chat"]
     hardware = ("trainer=fsdp", "trainer.devices=2", "trainer.num_nodes=2", "engine.num_gpus=8")
     reproduce.main(compose("reproduce", *tables, *hardware, "out=out"))
@@ -113,9 +102,7 @@ def test_a_command_with_hardware_is_one_that_its_script_takes(table: str) -> Non
                 assert config["trainer"]["strategy"] == "fsdp" and config["trainer"]["devices"] == 2
 
 
-def test_the_list_names_data_prompts_hardware_and_what_can_be_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_names_data_prompts_hardware_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def described(*arguments: str) -> dict[str, str]:
         reproduce.main(compose("reproduce", "table=list", f"out={tmp_path / 'out'}", *arguments))
         blocks = re.split(r"^(?=\S)", capsys.readouterr().out, flags=re.MULTILINE)
@@ -298,20 +285,13 @@ def test_figures_that_are_not_comparable_have_no_verdict(tmp_path: Path, corpora
     assert "no such figure" in reasons[3] and reasons[4] == "people judged these"
     caption = str(build_comparison_table(table(*cells), found, "").caption)
     assert "(1) the embedded corpus in place of wow" in caption and "3 not comparable, 2 not run" in caption
-
-
-def test_a_cell_lists_its_differences_and_has_a_verdict_only_without_one(tmp_path: Path, corpora: Path) -> None:
-    step: dict[str, Any] = {"script": "evaluate", "corpora": {"p": "diahalu"}}
-    own = Step(name="own", arguments=(), differs=("another sample",), **step)
-    few = Step(name="few", arguments=("benchmark.num_rows=24",), **step)
-    place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
+    own = replace(scored, name="own", steps={}, differs=("another sample",))
+    few = replace(scored, name="few", steps={}, arguments=("benchmark.num_rows=24",))
     for one in (own, few):
-        write_metrics(place, one.name, {"test/diahalu/f1": FIGURE})
-    name = "test/diahalu/f1"
+        write_metrics(place, one.name, {name: FIGURE})
     cells = [cell(c.Metric("own", name)), cell(c.Metric("few", name, of_baseline=True))]
     cells.append(replace(cells[0], differs=("other histories",)))
-    compared = table(*cells, steps=(own, few))
-    found = compare_table(compared, place, {})
+    found = compare_table(table(*cells, steps=(own, few)), place, {})
     assert [one.differences for one in found] == [
         ("recipe differs: another sample",),
         ("at most 24 rows",),
@@ -365,10 +345,8 @@ def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Pat
     place = Place(scale=LOCAL, out=tmp_path)
     for step, metrics in measured.items():
         write_metrics(place, step, metrics)
-    both, one = (
-        c.Difference(c.Metric("after", f"test/a/{name}", factor=1), "before").read(place.folder("after"))
-        for name in "bc"
-    )
+    pairs = [c.Difference(c.Metric("after", f"test/a/{name}", factor=1), "before") for name in "bc"]
+    both, one = (pair.read(place.folder("after")) for pair in pairs)
     assert both and (both.value, both.low, both.high) == pytest.approx((4, 4 - 18**0.5, 4 + 32**0.5))
     assert one == c.Estimate(value=4)
     (tmp_path / "corpus.json").write_text(json.dumps({"classes": {"a": {"x": 1, "y": 3}}, "counts": {"n": 10, "k": 0}}))

@@ -70,15 +70,11 @@ def test_every_command_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_steps_of_one_name_are_one_step(scale: str) -> None:
-    found: dict[str, Step] = {}
+def test_every_result_belongs_to_a_step_that_measures_it_after_those_that_it_needs(scale: str) -> None:
+    steps: dict[str, Step] = {}
     for result in all_results(scale).values():
         for step in result.steps:
-            assert found.setdefault(step.name, step) == step
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_result_belongs_to_a_step_after_those_that_it_needs(scale: str) -> None:
+            assert steps.setdefault(step.name, step) == step, "steps of one name are one step"
     for table in all_tables(scale).values():
         order = [step.name for step in steps_of(table)]
         assert set(table.used) <= set(order), table.name
@@ -86,12 +82,6 @@ def test_every_result_belongs_to_a_step_after_those_that_it_needs(scale: str) ->
             assert all(order.index(needed) < order.index(step.name) for needed in step.steps.values())
         places = Counter((cell.row, cell.column) for cell in table.cells)
         assert max(places.values()) == 1, table.name
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
-    steps = {step.name: step for step in every_step(scale)}
-    for table in all_tables(scale).values():
         for cell in table.cells:
             metric = cell.result.metric if isinstance(cell.result, Difference) else cell.result
             if isinstance(metric, Metric) and metric.step != "critics_transfer":
