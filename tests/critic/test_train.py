@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, read_predictions, write_jsonl
 from faithkit.training.checkpoints import read_checkpoint
 from tests.critic.test_evidence import ALONE
-from tests.running import ROOT, SMALL, evaluate_here, metrics_of, run, train_here, train_in_two
+from tests.running import ROOT, SMALL, assert_same_run, evaluate_here, metrics_of, run, train_here, train_in_two
 
 PREDICTIONS = "predictions/embedded.jsonl"
 
@@ -89,6 +90,21 @@ def test_a_kill_behind_the_end_trains_nothing_again(
     train_here(f"resume={folder}")
     assert going_on_at(folder) == max(before) + 1 and losses(folder) == before == losses(whole)
     assert json.loads((folder / "metrics.json").read_text())["metrics"] == results
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    last = folder / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:5000])
+    train_here(f"resume={folder}")
+    log = (folder / "train.log").read_text()
+    assert "last.ckpt: the checkpoint is cut short or damaged" in log and "previous.ckpt" in log
+    assert_same_run(folder, whole)
+    for name in ("last.ckpt", "previous.ckpt"):
+        last.with_name(name).write_bytes(b"")
+    with pytest.raises(UserError, match="cut short") as refused:
+        train_here(f"resume={folder}")
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(
