@@ -298,7 +298,7 @@ class Arithmetic:
                     for (part, whole), times in _PERIODS.items():
                         for named, asked, factor in ((part, whole, times), (whole, part, 1 / times)):
                             is_asked = rate.name == named and asked in self.answer_periods
-                            if is_asked and _is_close(amount, number * factor):
+                            if is_asked and number and _is_close(amount, number * factor):
                                 return True
         return False
 

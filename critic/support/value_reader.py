@@ -281,7 +281,8 @@ class _Reader(DateReader):
         word = self.words[place]
         if word.kind != UNIT or not place or word.norm in (*CURRENCIES, "percent", "degree"):
             return None
-        if word.norm == "quarter" and self._lower(place + 1, place + 2) == ["of"]:
+        is_part = self._lower(place + 1, place + 2) == ["of"] or self._lower(max(0, place - 2), place) == ["and", "a"]
+        if word.norm == "quarter" and is_part:  # a quarter of it, one and a quarter times
             return None
         before = place - 1
         while before > 0 and self.words[before].lower in ADJECTIVES:
