@@ -10,7 +10,7 @@ import torch
 from critic.onnx_export import PAIRS, write_graph
 from critic.runtime import ONNX
 from critic.sequence.settings import Settings as CriticSettings
-from critic.tagger.settings import Settings as TaggerSettings
+from critic.tagger.span_calibration import Settings as TaggerSettings
 from critic.weights import EVIDENCE, HEAD, find_head, rescale_head
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError

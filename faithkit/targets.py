@@ -54,7 +54,7 @@ DATASETS = {
     "true_sets": "data_modules.datasets.claim_sets.TrueSets",
     "psiloqa": "data_modules.datasets.psiloqa.PsiloQa",
     "faithbench": "data_modules.datasets.faithbench.FaithBench",
-    "ragtruth_plus_plus": "data_modules.datasets.ragtruth_plus_plus.RagTruthPlusPlus",
+    "ragtruth_plus_plus": "data_modules.datasets.ragtruth.RagTruthPlusPlus",
     "summedits": "data_modules.datasets.summedits.SummEdits",
     "wice": "data_modules.datasets.wice.Wice",
     "lettucedetect_code": "data_modules.datasets.lettucedetect.LettuceDetectCode",

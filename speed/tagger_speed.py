@@ -30,8 +30,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 from critic import Tagger
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
-from critic.tagger.settings import Settings, tagger_labels
-from critic.tagger.span_calibration import SpanCalibration, widen_to_words
+from critic.tagger.span_calibration import Settings, SpanCalibration, tagger_labels, widen_to_words
 from critic.weights import load_classifier
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.encoding.span_encoder import SpanEncoder

@@ -12,7 +12,7 @@ from critic.auxiliary_losses import answer_overlap, auxiliary_loss
 from critic.encoder_module import EncoderModule
 from critic.tagger.fit_calibration import best_f1
 from critic.tagger.options import TaggerOptions
-from critic.tagger.settings import tagger_labels
+from critic.tagger.span_calibration import tagger_labels
 from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
 from critic.weights import load_classifier
 from data_modules.encoding.tokens import UNTYPED_TAG

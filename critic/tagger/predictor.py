@@ -23,8 +23,7 @@ from critic.requests import (
     stream_results,
 )
 from critic.runtime import ONNX, apply_precision, calibration_requests, check_precision, load_checkpoint
-from critic.tagger.settings import Settings, tagger_labels
-from critic.tagger.span_calibration import Answers, SpanCalibration
+from critic.tagger.span_calibration import Answers, Settings, SpanCalibration, tagger_labels
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
 from data_modules.encoding.ragged import stack_rows

@@ -1,5 +1,7 @@
 """Converts a tagger's log-odds to probabilities, spans and labels; fitted on validation, stored with the weights.
 
+`Settings` has the calibration and what else is stored.
+
 Its features add two things to the log-odds of a token that a tagger trained on a few hundred annotated answers lacks:
 
 - The mean log-odds of its sentence. Single tokens are noisy, and annotators mark clauses and sentences.
@@ -11,19 +13,24 @@ A logistic regression on validation weighs the features (`critic.tagger.fit_cali
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import linear, sigmoid
 from critic.requests import Request
+from critic.weights import HEAD, Line
 from data_modules.encoding.ragged import Ragged
 from faithkit.calibration import ResponseThreshold
-from faithkit.settings.check import options
-from faithkit.settings.types import Range, Share, Sizes, Weight, Weights
+from faithkit.detector import TAGGER
+from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import Sidecar
+from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
+from faithkit.settings.check import check_value, options, read_stored
+from faithkit.settings.types import Count, Range, Share, Sizes, Switch, Tokens, Weight, Weights
 from faithkit.words import STOP_WORDS, sentence_places, unicode_words, word_places
 
 Floats = NDArray[np.float64]
@@ -313,3 +320,58 @@ class SpanCalibration:
         if not self.response_weights:
             return answers.worst(probability)
         return sigmoid(linear(answers.response_evidence(probability), self.response_weights))
+
+
+@options("layout")
+class Settings:
+    """Settings that the weights were trained and calibrated with.
+
+    Args:
+        labels: Names of the classes: outside, then hallucinated or its types.
+        max_length: Tokens of a window.
+        max_windows: Windows read of a long context, when the thresholds were fitted too; None reads all.
+        token_support: The log-odds of tokens come from `critic.token_support` instead of the head.
+        head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
+            calibration is outside the weights.
+        calibration: Converts log-odds to spans.
+        origin: Provenance: base weights, data and its fingerprint, versions.
+    """
+
+    labels: tuple[str, ...]
+    max_length: Tokens
+    max_windows: Count | None = None
+    token_support: Switch = False
+    head: Line = ()
+    calibration: SpanCalibration
+    origin: dict[str, Any]
+
+    def to_sidecar(self) -> Sidecar:
+        layout: dict[str, Any] = {"max_length": self.max_length}
+        if self.max_windows is not None:
+            layout["max_windows"] = self.max_windows
+        if self.token_support:
+            layout["token_support"] = True
+        head = {HEAD: list(self.head)} if self.head else {}
+        return Sidecar(
+            kind=TAGGER,
+            labels=list(self.labels),
+            layout=layout,
+            thresholds={**asdict(self.calibration), **head},
+            origin=self.origin,
+        )
+
+    @classmethod
+    def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
+        if tuple(sidecar.labels) not in (tagger_labels(True), tagger_labels(False)):
+            raise UserError(f"labels are {shorten(sidecar.labels)}, which no tagger has")
+        thresholds = dict(sidecar.thresholds)
+        head = thresholds.pop(HEAD, [])
+        check_value(f"thresholds.{HEAD}", head, Line)
+        calibration = read_stored(SpanCalibration, thresholds, "thresholds")
+        values = {"labels": tuple(sidecar.labels), "head": head, "calibration": calibration, "origin": sidecar.origin}
+        return read_stored(cls, {**sidecar.layout, **values}, "layout", complete=False)
+
+
+def tagger_labels(typed: bool) -> tuple[str, ...]:
+    """Returns the labels of a head with or without types."""
+    return (FAITHFUL, *SPAN_TYPES) if typed else (FAITHFUL, HALLUCINATED)

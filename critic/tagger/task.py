@@ -13,8 +13,7 @@ from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import RESPONSES_AT_ONCE, Tagger
-from critic.tagger.settings import Settings, tagger_labels
-from critic.tagger.span_calibration import Answers, SpanCalibration
+from critic.tagger.span_calibration import Answers, Settings, SpanCalibration, tagger_labels
 from critic.weights import find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import Subset

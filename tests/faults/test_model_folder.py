@@ -20,9 +20,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 from critic import Critic
 from critic.sequence.evidence import WEIGHTS
 from critic.sequence.settings import Settings as CriticSettings
-from critic.tagger.settings import Settings as TaggerSettings
-from critic.tagger.settings import tagger_labels
-from critic.tagger.span_calibration import SpanCalibration
+from critic.tagger.span_calibration import Settings as TaggerSettings
+from critic.tagger.span_calibration import SpanCalibration, tagger_labels
 from critic.weights import EVIDENCE, load_classifier
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit import Generator, Judge, Tagger

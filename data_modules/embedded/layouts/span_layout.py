@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
 from data_modules.datasets.lettucedetect import CODE_AGENT, RAGTRUTH
 from data_modules.datasets.psiloqa import LANGUAGES
-from data_modules.datasets.ragtruth import CORPORA
-from data_modules.datasets.ragtruth_plus_plus import MESSAGE_FIELDS, MESSAGES, SPANS
+from data_modules.datasets.ragtruth import CORPORA, MESSAGE_FIELDS, MESSAGES, SPANS
 from data_modules.datasets.summedits import DOMAINS as DOMAINS_OF_EDITS
 from data_modules.datasets.summedits import PREFIX, SPLIT_NAMES
 from data_modules.datasets.wice import CLAIM, FOLDERS, TOKENS

@@ -21,7 +21,7 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
     """Writes a tagger's folder of random weights, with a sidecar or without."""
 
     def write(*, typed: bool = True, sidecar: bool = True, labels: tuple[str, ...] = ()) -> Path:
-        from critic.tagger.settings import Settings, tagger_labels
+        from critic.tagger.span_calibration import Settings, tagger_labels
         from critic.weights import load_classifier
         from data_modules.encoding.tokens import load_tokenizer
         from faithkit.files.model_folder import write_folder

@@ -12,7 +12,7 @@ from critic import Tagger
 from critic.export import export
 from critic.logistic import sigmoid
 from critic.requests import Request
-from critic.tagger.settings import tagger_labels
+from critic.tagger.span_calibration import tagger_labels
 from tests.running import train_here
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"

@@ -9,7 +9,7 @@ import torch
 
 from critic import Tagger
 from critic.tagger.module import TaggerModule
-from critic.tagger.settings import tagger_labels
+from critic.tagger.span_calibration import tagger_labels
 from critic.weights import load_classifier
 from data_modules.build import build_source, read_block
 from data_modules.reading.dataset import read_examples

@@ -48,7 +48,7 @@ def write_multilingual(tmp_path_factory: pytest.TempPathFactory) -> Any:
         import torch
         from transformers import BertForTokenClassification
 
-        from critic.tagger.settings import Settings, tagger_labels
+        from critic.tagger.span_calibration import Settings, tagger_labels
         from faithkit.files.model_folder import write_folder
         from tests.tiny import bert_config, tiny_tokenizer
 
