@@ -106,7 +106,10 @@ def plot_stages(log: Path, image: Path) -> Path:
     figure, losses = new_figure(6, 4, rows=2)
     names = [entry["stage"] + (f", {entry['epoch']}" if entry["stage"] == "everyday" else "") for entry in entries]
     ranks = figure.axes[1]
-    for axes, key, title in ((losses, "loss", "Mean loss"), (ranks, "auroc", "AUROC on the author left out")):
+    for axes, key, title in (
+        (losses, "loss", "Mean loss: verdicts, and marked tokens and pairs where rows have them"),
+        (ranks, "auroc", "AUROC on contexts of the author left out"),
+    ):
         axes.plot(names, [entry[key] for entry in entries], marker="o")
         axes.set_title(title)
     ranks.axhline(0.5, linestyle=":", color="#888888")
