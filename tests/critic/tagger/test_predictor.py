@@ -228,3 +228,21 @@ def test_weights_of_no_tagger_are_refused(tiny_bert: Path, trained: Path, write_
     ):
         with pytest.raises(UserError, match=problem):
             Tagger.load(str(folder))
+
+
+def test_a_context_of_5000_words_is_read_to_its_end(tagger: Tagger) -> None:
+    context = "the river is long and the city is old " * 556 + "the king plays music"
+    check(tagger.predict(knowledge=context, response=ANSWER[0]), ANSWER[0])
+    columns = tagger.encoder.encode_texts([""], [context], [ANSWER[0]])
+    windows = tagger.encoder.windows(columns)
+    assert windows.lengths.max() <= 96 and len(windows.row) > 50
+    assert (windows.context_start + windows.context_size).max() == columns["context"].lengths[0]
+
+
+def test_padded_batches_say_the_same_as_packed_ones(tagger: Tagger, tagger_folder: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    plain = AutoModelForTokenClassification.from_pretrained(tagger_folder).eval()
+    padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.calibration)
+    for one, other in zip(*(t.predict(CONTEXT, ANSWER, QUESTION) for t in (tagger, padded)), strict=True):
+        assert_same(one, other, atol=1e-5)

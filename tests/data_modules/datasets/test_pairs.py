@@ -307,3 +307,12 @@ def test_a_value_that_pandas_wrote_as_nan_is_missing(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(UserError, match="column 'response' is empty"):
         read(write(path, [{**PLAIN, "response": nan}]))
+
+
+def test_bad_rows_are_skipped_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("context,answer,label\nk,,faithful\nk,r,faithful\nk,r\nk,s,\n")
+    report = ReadReport("skip")
+    found = list(read_examples(Pairs(path=str(tmp_path / "a.csv")), None, report))
+    assert [example.id for example in found] == ["a:1"]
+    assert report.counts["rejected: bad row"] == 2 and report.counts["dropped: no label"] == 1
+    assert [(reject["line"], reject["problem"].split(" ")[0]) for reject in report.rejects] == [(2, "column"), (4, "2")]

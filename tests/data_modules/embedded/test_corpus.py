@@ -81,6 +81,7 @@ def test_splits_share_nothing(examples: list[Example]) -> None:
 def test_the_source_generates_any_part_and_generic_turns_if_asked_for() -> None:
     source = Embedded(num_train=30, num_validation=10, num_test=20, seed=3)
     assert source.files() == {} and source.name == source.path == "embedded"
+    assert len(list(source.generate("train"))) == 30
     assert list(source.generate("test", 5, 9)) == list(source.generate("test"))[5:9]
     assert len(list(source.generate("validation", 5, 100))) == 5
     with pytest.raises(UserError, match="no split"):

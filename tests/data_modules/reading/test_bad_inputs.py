@@ -74,9 +74,14 @@ def test_another_datasets_file_is_told_at_its_first_row(tmp_path: Path, name: st
     assert "other.tsv, line 2" in check_refused(name, table, "looked for .*; found alpha, beta")
     lines.write_text(json.dumps([{"gamma": 1}]))
     assert "other.json, line 1" in check_refused(name, lines, "looked for .*; found gamma")
-    if name == "begin":  # a list of JSON is told as a table with one long column
-        table.write_text(json.dumps([{"knowledge": "k" * 5000}], indent=1))
-        check_refused(name, table, r"looked for model_name.*; found \[")
+
+
+def test_a_table_given_for_dialogues_and_the_reverse(tmp_path: Path) -> None:
+    check_refused("faithdial", write_case(tmp_path, "begin"), "looked for utterances; found model_name, data_source")
+    check_refused("begin", write_case(tmp_path, "faithdial"), "found dialog_idx, utterances")
+    json_as_table = tmp_path / "begin_dev_wow.tsv"
+    json_as_table.write_text(json.dumps([{"knowledge": "k" * 5000}], indent=1))
+    check_refused("begin", json_as_table, r"looked for model_name.*; found \[")
 
 
 @pytest.mark.parametrize("name", FLAT)

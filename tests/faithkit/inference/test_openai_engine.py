@@ -306,7 +306,11 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
     ("fault", "problem", "hint"),
     [
         (refusal(401, f"Incorrect key: {SECRET}"), "refuses the key of OPENAI_API_KEY", "export OPENAI_API_KEY="),
-        (refusal(403, f"{SECRET} may not"), "the key of OPENAI_API_KEY: '*** may not'", "export OPENAI_API_KEY="),
+        (
+            refusal(403, f"{SECRET} may not"),
+            "refuses the key of OPENAI_API_KEY: '*** may not'",
+            "export OPENAI_API_KEY=",
+        ),
         (refusal(404, "no model"), "has no model 'small'", "engine.model=smaller (it has 'large, smaller')"),
         (refusal(429, "pay", code="insufficient_quota"), "no credit left", "add credit"),
         (refusal(400, "no", param="temperature"), "refuses temperature", "decoding.temperature=1"),

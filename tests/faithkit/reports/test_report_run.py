@@ -10,6 +10,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.used_model import UsedModel
+from faithkit.published.figures import ragtruth_models
 from faithkit.records import Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance, build_sample
@@ -99,6 +100,7 @@ def test_published_figures_stand_beside_their_own_data_alone(tmp_path, capsys, n
     report_detection(RunFolder(tmp_path), {name: (rows, said)}, meta=meta, num_resamples=5)
     shown = capsys.readouterr().out
     assert "by character" in shown and "LettuceDetect" not in shown
+    assert model.lower() not in ragtruth_models() - {"gpt-4-0613"}
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -10,7 +10,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.inference.text import Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit_workflows.answering.strategies import BestOf, Resampling
+from faithkit_workflows.answering.strategies import BestOf, OwnAnswer, Resampling
 from generation.generator import Candidate, Generator
 from tests.generation.folders import CONTROL, examples
 
@@ -83,6 +83,11 @@ def test_critics_and_taggers_choose_the_same_in_any_batch(detector, tiny_llama, 
         BestOf(Generator.load(str(tiny_llama), batch_size=size), judge, SAMPLED).answer(examples()) for size in (3, 64)
     )
     assert [(p.id, p.text) for p in one] == [(p.id, p.text) for p in many]
+    first = zip(examples(), OwnAnswer(Generator.load(str(tiny_llama)), SAMPLED).answer(examples()), strict=True)
+    rows = [replace(example, response=own.text, label=None, spans=None) for example, own in first if own.text]
+    judged = judge.predict_examples(rows)
+    by_id = {p.id: p for p in one}
+    assert all((by_id[p.id].score or 0) <= (p.score or 0) + 1e-6 for p in judged)
 
 
 def features(asked: Sequence[Example]) -> list[tuple[str, ...]]:

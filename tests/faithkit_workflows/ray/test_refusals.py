@@ -153,3 +153,12 @@ def test_data_that_is_not_there_is_reported(data: str, words: str, trained: Path
     with pytest.raises(UserError, match=words) as caught:
         score(data.format(folder=tmp_path), tmp_path / "out", trained)
     assert len(str(caught.value).splitlines()) <= 3 and "secret" not in str(caught.value)
+
+
+def test_a_calibration_that_was_changed_is_another_model(trained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained / "hf", tmp_path / "hf")
+    before = out_folder.identify_model(str(folder))
+    sidecar = json.loads((folder / "faithkit.json").read_text())
+    sidecar["thresholds"]["temperature"] = 2.5
+    (folder / "faithkit.json").write_text(json.dumps(sidecar))
+    assert out_folder.identify_model(str(folder)) != before
