@@ -145,15 +145,18 @@ class TrainedReader(nn.Module):
     @torch.no_grad()
     def auroc(self, lessons: Sequence[Lesson]) -> float:
         """Computes how well the verdicts rank wrong answers above right ones."""
-        states = (self.model(**one.pack.inputs(self.verdict.weight.device)).last_hidden_state[0] for one in lessons)
-        odds = [self.verdict(s[one.pack.verdicts])[:, 0] for s, one in zip(states, lessons, strict=True)]
-        return float(roc_auc_score(torch.cat([one.labels for one in lessons]), torch.cat(odds).cpu()))
+        odds = torch.cat([self._read(one)[1] for one in lessons])
+        return float(roc_auc_score(torch.cat([one.labels for one in lessons]), odds.cpu()))
+
+    def _read(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """Computes the last states of a sequence, and the log-odds of its answers."""
+        states = self.model(**lesson.pack.inputs(self.verdict.weight.device)).last_hidden_state[0]
+        return states, self.verdict(states[lesson.pack.verdicts])[:, 0]
 
     def loss(self, lesson: Lesson) -> Tensor:
         """Computes the loss of a sequence."""
-        pack, device = lesson.pack, self.verdict.weight.device
-        states = self.model(**pack.inputs(device)).last_hidden_state[0]
-        odds = self.verdict(states[pack.verdicts])[:, 0]
+        device = self.verdict.weight.device
+        states, odds = self._read(lesson)
         loss = functional.binary_cross_entropy_with_logits(odds, lesson.labels.to(device))
         if len(lesson.tokens):
             of_tokens = self.token(states[lesson.tokens])[:, 0]

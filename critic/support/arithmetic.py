@@ -61,8 +61,14 @@ _NEXT_DAY = re.compile(
     re.IGNORECASE,
 )
 # How many of a period another has, such as the months of a year.
-_PERIODS = {("month", "year"): 12, ("quarter", "year"): 4, ("week", "year"): 52, ("day", "year"): 365}
+_PERIODS: dict[tuple[str, str], float] = {
+    ("month", "year"): 12,
+    ("quarter", "year"): 4,
+    ("week", "year"): 52,
+    ("day", "year"): 365,
+}
 _PERIODS |= {("month", "quarter"): 3, ("week", "month"): 4, ("day", "week"): 7}
+_PERIODS |= {(whole, part): 1 / times for (part, whole), times in _PERIODS.items()}
 _TOTALS = frozenset("total totals totally altogether together sum sums combined overall all".split())
 _CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
 
@@ -83,9 +89,13 @@ class Arithmetic:
 
     def __init__(self, given: Sequence[Value], context: str, answer: str, answered: Sequence[Value] = ()):
         self.answered = answered
-        self.rates = [value for value in given if value.is_unit]  # per month
+        self._all_given = given
         self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
         self.context, self.answer = context, answer
+
+    @cached_property
+    def context_words(self) -> list[Word]:
+        return read_words(self.context)
 
     @cached_property
     def answer_words(self) -> list[Word]:
@@ -127,7 +137,7 @@ class Arithmetic:
     def cues_of(self) -> dict[int, set[str]]:
         """The cues of the context, by sentence."""
         cues: dict[int, set[str]] = {}
-        for word in read_words(self.context):
+        for word in self.context_words:
             if word.lower in _CUES:
                 cues.setdefault(word.sentence, set()).add(word.lower)
         return cues
@@ -144,7 +154,7 @@ class Arithmetic:
     def gives(self, value: Value) -> bool:
         """Whether a value is inside a range of the context, or the result of one step."""
         if isinstance(value.amount, tuple):
-            for other in self._dates():  # it may lack parts, but must share one and contradict none
+            for other in self.dates:  # it may lack parts, but must share one and contradict none
                 pairs = [(part, its) for part, its in zip(value.amount, other, strict=True) if part is not None]
                 if any(part == its for part, its in pairs) and all(its in (part, None) for part, its in pairs):
                     return True
@@ -245,9 +255,11 @@ class Arithmetic:
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
                 names = {first.name, second.name} - {""}
-                is_compound = len(between := self.context[first.end : second.start].strip()) <= len("and")  # 3 h 20 min
+                gap = second.start - first.end
+                is_added = 0 < gap < RATE_CHARACTERS and self.context[first.end : second.start].strip() == "plus"
+                is_compound = is_added or gap <= len(" and ")  # 3 h 20 min
                 is_shown = self._shows(one, two)
-                if is_compound or between == "plus" or (is_shown and (names <= {value.name} or value.kind == MONEY)):
+                if is_compound or (is_shown and (names <= {value.name} or value.kind == MONEY)):
                     yield one + two
                 if _MORE & self.answer_cues or (is_shown and first.name == second.name):
                     yield abs(one - two)
@@ -282,25 +294,26 @@ class Arithmetic:
             )
 
     @cached_property
-    def answer_periods(self) -> set[str]:
-        """The periods that question and answer name."""
-        return {word.norm for word in self.answer_words if word.kind == UNIT}
+    def asked_rates(self) -> list[tuple[Value, float]]:
+        """Numbers of rates, "29 euros a month", and how often these go into another period of question and answer."""
+        asked = {word.norm for word in self.answer_words if word.kind == UNIT}
+        found = []
+        for place, rate in enumerate(self._all_given):
+            for other in self._all_given[max(0, place - 3) : place] if rate.is_unit else ():
+                is_near = other.sentence == rate.sentence and 0 < rate.start - other.end < RATE_CHARACTERS
+                if is_near and not (other.is_unit or other.is_ordinal):
+                    found += [
+                        (other, _PERIODS[rate.name, period]) for period in asked if (rate.name, period) in _PERIODS
+                    ]
+        return found
 
     def converts(self, value: Value) -> bool:
         """Whether a value is a rate of the context, "29 euros a month", for another period that the answer names."""
         amount = base_amount(value)
         if not amount or value.kind not in (PLAIN, MONEY, MEASURE):
             return False
-        for other in self.given:
-            number = base_amount(other, value)
-            for rate in self.rates if number else ():
-                if rate.sentence == other.sentence and 0 < rate.start - other.end < RATE_CHARACTERS:
-                    for (part, whole), times in _PERIODS.items():
-                        for named, asked, factor in ((part, whole, times), (whole, part, 1 / times)):
-                            is_asked = rate.name == named and asked in self.answer_periods
-                            if is_asked and number and _is_close(amount, number * factor):
-                                return True
-        return False
+        rates = ((base_amount(other, value), factor) for other, factor in self.asked_rates)
+        return any(number and _is_close(amount, number * factor) for number, factor in rates)
 
     def _lengths_of(self, sentence: int, unit: str) -> Iterator[float]:
         """Yields the durations of a sentence."""
@@ -318,17 +331,27 @@ class Arithmetic:
     @cached_property
     def next_days(self) -> set[int]:
         """The sentences of the context that speak of the day before or after another."""
-        places = [found.start() for found in _NEXT_DAY.finditer(self.context)]
-        return {word.sentence for word in read_words(self.context) if word.start in places} if places else set()
+        places = {found.start() for found in _NEXT_DAY.finditer(self.context)}
+        return {word.sentence for word in self.context_words if word.start in places} if places else set()
+
+    @cached_property
+    def dates(self) -> list[Parts]:
+        """The dates that follow from those of context and question."""
+        return list(dict.fromkeys(self._dates()))
 
     def _dates(self) -> Iterator[Parts]:
         """Yields the dates that are a duration of the context, or a day, before or after another."""
+        lengths = (length for sentence in self.lengths_of for length in self._lengths_of(sentence, "time"))
+        every_step = {round(length / DAY_MINUTES) for length in lengths}
+        if not _SHIFTS & self.answer_cues or len(every_step) > SMALL:  # many would give any date
+            every_step = set()
+        is_next_day = bool(_NEXT_DAY.search(self.answer))
         for other in self.given:
             if not isinstance(other.amount, tuple):
                 continue
             year, month, day, weekday, _ = other.amount
             days = {round(length / DAY_MINUTES) for length in self._lengths_near(other, "time")}
-            days |= {1} if other.sentence in self.next_days or _NEXT_DAY.search(self.answer) else set()
+            days |= {1} if is_next_day or other.sentence in self.next_days else set()
             months = {round(length) for length in self._lengths_near(other, "calendar")}
             for sign in (1, -1):
                 if weekday in WEEKDAYS:
@@ -347,12 +370,7 @@ class Arithmetic:
                         start = date(year if isinstance(year, int) else SOME_YEAR, month, day)
                     except ValueError:  # 31 April
                         continue
-                    if _SHIFTS & self.answer_cues:  # until a week before the start
-                        lengths = (
-                            length for sentence in self.lengths_of for length in self._lengths_of(sentence, "time")
-                        )
-                        days |= {round(length / DAY_MINUTES) for length in lengths}
-                    for step in days:
+                    for step in days | every_step:
                         end = start + timedelta(days=sign * step)
                         yield (end.year if isinstance(year, int) else None, end.month, end.day, None, None)
 

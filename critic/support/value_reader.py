@@ -138,7 +138,6 @@ class _Reader(DateReader):
         if word.lower == "twice":  # a day
             return replace(self._make(place, place, PLAIN, PLAIN, amount), is_open=False, noun=frozenset())
         amount += _SIGNS.get(self.text[word.end : word.end + 1], 0.0)
-        amount *= 1000 if re.match(r"k\b", self.text[word.end : word.end + 2]) else 1  # 10k
         first, last = place, place
         if word.lower in _SCALES:
             amount *= self._part_before(place)
@@ -158,10 +157,11 @@ class _Reader(DateReader):
         is_ordinal = word.lower in _ORDINALS or bool(_ORDINAL.fullmatch(self.text, word.start, word.end))
         start = last
         before = self.words[place - 1] if place and not self.used[place - 1] else None
-        if before is not None and before.norm in CURRENCIES and before.sentence == word.sentence:
+        is_money = before is not None and before.norm in CURRENCIES and before.sentence == word.sentence
+        scale = re.match(r"(m|mn|bn|k)\b" if is_money else r"(k)\b", self.text[word.end : word.end + 3])
+        amount *= {"m": 1e6, "mn": 1e6, "bn": 1e9, "k": 1e3}[scale[1]] if scale else 1
+        if before is not None and is_money:
             first, unit = place - 1, before.norm
-            scale = re.match(r"(m|mn|bn|k)\b", self.text[word.end : word.end + 3])
-            amount *= {"m": 1e6, "mn": 1e6, "bn": 1e9, "k": 1e3}[scale[1]] if scale else 1
             if self._lower(place - 2, place - 1) in (["one"], ["a"]) and (cents := self._cents_behind(place - 1)):
                 first, amount = place - 2, 1 + cents
         elif not is_ordinal and (found := self._unit_behind(start)) is not None:

@@ -1,4 +1,4 @@
-"""Evidence of words and of the weakest tokens: equal to features computed alone, in any batch, from training to export."""
+"""Evidence of words and of the weakest tokens: equal to features computed alone, in any batch, from fit to export."""
 
 import math
 from collections import Counter

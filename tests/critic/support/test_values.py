@@ -168,6 +168,7 @@ def test_a_context_supports_itself(text: str) -> None:
         ("5 euros 20 times.", [5.0, 20.0]),
         ("20 € 30 people.", [20.0, 30.0]),
         ("From 20 € to € 30.", [20.0, 30.0]),
+        ("From €10k to $5m, 20k people.", [10_000.0, 5e6, 20_000.0]),
     ],
 )
 def test_a_currency_belongs_to_one_number(text: str, amounts: list[float]) -> None:
