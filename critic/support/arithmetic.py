@@ -61,13 +61,8 @@ _NEXT_DAY = re.compile(
     re.IGNORECASE,
 )
 # How many of a period another has, such as the months of a year.
-_PERIODS: dict[tuple[str, str], float] = {
-    ("month", "year"): 12,
-    ("quarter", "year"): 4,
-    ("week", "year"): 52,
-    ("day", "year"): 365,
-}
-_PERIODS |= {("month", "quarter"): 3, ("week", "month"): 4, ("day", "week"): 7}
+_PERIODS = {("month", "year"): 12.0, ("quarter", "year"): 4.0, ("week", "year"): 52.0, ("day", "year"): 365.0}
+_PERIODS |= {("month", "quarter"): 3.0, ("week", "month"): 4.0, ("day", "week"): 7.0}
 _PERIODS |= {(whole, part): 1 / times for (part, whole), times in _PERIODS.items()}
 _TOTALS = frozenset("total totals totally altogether together sum sums combined overall all".split())
 _CUES = _TOTALS | _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _REST | _AGES
@@ -340,7 +335,7 @@ class Arithmetic:
         return list(dict.fromkeys(self._dates()))
 
     def _dates(self) -> Iterator[Parts]:
-        """Yields the dates that are a duration of the context, or a day, before or after another."""
+        """Yields dates with their weekdays: the given ones, and those that are a duration or a day before or after."""
         lengths = (length for sentence in self.lengths_of for length in self._lengths_of(sentence, "time"))
         every_step = {round(length / DAY_MINUTES) for length in lengths}
         if not _SHIFTS & self.answer_cues or len(every_step) > SMALL:  # many would give any date
@@ -370,9 +365,15 @@ class Arithmetic:
                         start = date(year if isinstance(year, int) else SOME_YEAR, month, day)
                     except ValueError:  # 31 April
                         continue
-                    for step in days | every_step:
-                        end = start + timedelta(days=sign * step)
-                        yield (end.year if isinstance(year, int) else None, end.month, end.day, None, None)
+                    for step in days | every_step | {0}:
+                        try:
+                            end = start + timedelta(days=sign * step)
+                        except OverflowError:  # before the year 1 or after 9999
+                            continue
+                        if isinstance(year, int):
+                            yield (end.year, end.month, end.day, WEEKDAYS[end.weekday()], None)
+                        else:
+                            yield (None, end.month, end.day, None, None)
 
     def _multiples(
         self, value: Value, amount: float, other: Value, number: float, counts: Set[float | None]
@@ -447,4 +448,4 @@ def _near(alike: Sequence[tuple[Value, float]]) -> Iterator[tuple[tuple[Value, f
 
 
 def _is_close(one: float, other: float) -> bool:
-    return abs(one - other) <= TOLERANCE * abs(other)
+    return abs(one - other) <= min(TOLERANCE * abs(other), 0.5)  # whole numbers are exact

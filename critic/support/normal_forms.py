@@ -27,6 +27,7 @@ NEGATION, QUANTIFIER, MODAL, ANSWER, STOP = "negation", "quantifier", "modal", "
 CONTENT = frozenset({WORD, NAME, NUMBER, DATE, UNIT})
 UNKNOWN_UNIT = ""
 CURRENCIES = ("euro", "dollar", "sterling")  # may stand before their number
+MAX_DIGITS, LARGEST = 12, 1e15  # a longer run of digits is the number of an order or a parcel, and no amount
 
 # 10 000; 2 1/2; 1,500.5; 7:30; m2; don't; €
 _TOKEN = re.compile(
@@ -176,6 +177,8 @@ def _classify(token: str, lower: str, is_first: bool, after_number: bool, behind
 
 
 def _normalise_digits(token: str) -> str:
+    if token.isdigit() and len(token) > MAX_DIGITS:
+        return token
     if "/" in token:  # 2 1/2
         *whole, part = token.split()
         return f"{sum(map(float, whole)) + int(part[0]) / int(part[-1]):.12g}"
@@ -215,11 +218,12 @@ def _join(last: Word, word: Word, text: str) -> Word | None:
 
 
 def parse_number(norm: str) -> float | None:
-    """Reads a normal form as a number; None if it is none, such as a version."""
+    """Reads a normal form as a number; None if it is none, such as a version, or names something by many digits."""
     try:
-        return float(norm)
+        number = float(norm)
     except ValueError:
         return None
+    return None if number >= LARGEST or (norm.isdigit() and len(norm) > MAX_DIGITS) else number
 
 
 class Quantity(NamedTuple):
@@ -258,7 +262,8 @@ def _quantity(words: list[Word], place: int) -> Quantity:
     if amount is None:
         return Quantity(number.norm, unit, unit)
     dimension, factor = _CONVERSIONS.get(unit, (unit, 1.0))
-    return Quantity(float(f"{amount * factor:.5g}"), dimension, unit)
+    digits = 12 if factor == 1 else 5  # two units of one amount differ by the rounding of their factors
+    return Quantity(float(f"{amount * factor:.{digits}g}"), dimension, unit)
 
 
 @lru_cache(maxsize=4096)

@@ -212,7 +212,7 @@ class _Reader(DateReader):
             dimension, MONEY if unit in (*CURRENCIES, "cent") else MEASURE
         )
         return self._make(
-            first, last, kind, dimension, float(f"{amount * factor:.6g}"), unit, is_unit=is_unit, is_ordinal=is_ordinal
+            first, last, kind, dimension, float(f"{amount * factor:.12g}"), unit, is_unit=is_unit, is_ordinal=is_ordinal
         )
 
     def _is_unit(self, place: int) -> bool:

@@ -54,6 +54,7 @@ _EXAMPLE = re.compile(
 )
 ALIKE = 0.6  # of the letters of two names
 ABOUT, MONTH_TOLERANCE, DATA_TOLERANCE = 0.1, 0.09, 0.05  # two months are eight weeks, 2 GB 2,048 MB
+EXACT = 1e-12  # without a conversion
 MANY = 100  # an approximation of a smaller count needs a word in common
 
 
@@ -260,7 +261,7 @@ def _is_equal(value: Value, other: Value) -> bool:
         mine, its = first_number(value.text) or 0.0, first_number(other.text) or 0.0
     if value.kind == other.kind == TIME and CLOCK in (value.name, other.name):
         return abs(mine - its) % 720 == 0  # before or after noon
-    tolerance = TOLERANCE
+    tolerance = TOLERANCE if value.name != other.name else EXACT
     if value.unit != other.unit and "degree f" in (value.unit, other.unit):  # rounded to a degree
         celsius, fahrenheit = (its, mine) if value.unit == "degree f" else (mine, its)
         is_unnamed = "degree" in (value.unit, other.unit) and mine == its

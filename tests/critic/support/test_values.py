@@ -50,6 +50,8 @@ IMPLIED = [
     ("Days must be taken by 31 March.", "Take them before April."),
     ("They arrive in May.", "They come in spring."),
     ("The hearing is on Monday, the verdict follows two days later.", "The verdict is on Wednesday."),
+    ("Free slots: 2026-05-19 08:00, 2026-05-21 16:30.", "You are free on Tuesday at 8:00 and Thursday at 16:30."),
+    ("Parcel 00340434161094021501 holds 123,456 parts.", "Parcel 00340434161094021501 holds about 123,500 parts."),
     ("The flat has 72 square metres and 2 GB.", "It has 72 m², or 72 m2, and 2,048 MB."),
     ("Bake 2 1/2 cups at 200 °C for 10 000 people.", "Two and a half cups at 392 °F for ten thousand people."),
     ("The rent is 980 euros plus 150 euros.", "You pay 1,130 euros."),
@@ -93,6 +95,16 @@ def test_what_the_context_says_or_implies_is_supported(context: str, answer: str
         (MANUAL, "The lid weighs 15 kg.", "15 kg", "1.5 kg"),
         (MANUAL, "Five cups a week.", "a week", "a day"),
         (MANUAL, "It has 45 percent sugar.", "45 percent", "40 percent"),
+        ("Order 4711234 is paid.", "Order 4711235 is paid.", "4711235", "4711234"),
+        ("Account 12345678, code 12.", "Account 12345679, code 12.", "12345679", "12345678"),
+        (
+            "Parcel 00340434161094021501.",
+            "Parcel 00340434161094021502.",
+            "00340434161094021502",
+            "00340434161094021501",
+        ),
+        ("It cost 1,234,567 euros.", "It cost 1,234,568 euros.", "1,234,568 euros", "1,234,567 euros"),
+        ("The fair is on 19 May 2026.", "It is on Wednesday, 19 May.", "Wednesday", None),
         # What only looks computed.
         ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days", None),
         ("Open from Monday to Friday; mail is answered within two days.", "Monday to Saturday.", "Saturday", "Friday"),
@@ -138,7 +150,8 @@ def test_a_count_is_judged_only_beside_a_count_of_the_same_thing() -> None:
 VALUE_TEXTS = st.lists(
     st.sampled_from(
         "12 3.5 1,000 ½ half a an third two hundred and million % € euros kg months day per once 9:00 pm o'clock May "
-        "2026 2026-13-45 A-1 °C degrees - to . , zorkmids thirty-one twenty Monday spring quarter of".split()
+        "2026 2026-13-45 A-1 °C degrees - to . , zorkmids thirty-one twenty Monday spring quarter of "
+        f"2026-05-19 9999-12-31 99999999999 {'9' * 400} days years later total".split()
     )
     | st.text(max_size=4),
     max_size=14,
