@@ -6,6 +6,7 @@ A-113                                                                      ident
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,13 @@ _LABELS = frozenset(
 _QUOTED = re.compile(r' ["“][^"“”.]{1,40}["”] ')
 _ISO = re.compile(r"\b(\d{4})-(\d{1,2})-(\d{1,2})\b")
 _NUMERIC_DATE = re.compile(r"\b(\d{1,2})[./](\d{1,2})[./](\d{4}|\d{2})\b")
-_CODE = re.compile(r"\b(?=[A-Za-z-]*\d)(?=\d*-?[A-Za-z])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\b")
+_ADDRESS = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}"  # an e-mail address
+    r"|\b(?:https?://|www\.)[^\s<>\"')\]]{0,2000}[\w/]"
+    r"|(?<![\w./-])(?:[\w.-]{1,64}/){1,20}[\w.-]{1,64}\.[A-Za-z]\w{0,4}\b"  # a path of a file
+    r"|\b[A-Za-z]\w*_\w+\b"  # a name in code
+)
+_CODE = re.compile(r"\b(?=[A-Za-z-]{0,64}\d)(?=\d*-?[A-Za-z])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\b")
 _MEASURED = re.compile(
     r"\d+(?:st|nd|rd|th|am|pm|[a-zA-Z]{1,3})|\d+(?:st|nd|rd|th)?(?:-[a-zA-Z]{2,})+|[a-z]{3,}-\d+s?|\d*(?-i:[kcm]?m[23])",
     re.IGNORECASE,
@@ -112,6 +119,8 @@ class DateReader:
     def __init__(self, text: str, words: Sequence[Word]):
         self.text, self.words = text, words
         self.used = [False] * len(words)
+        self.starts = [word.start for word in words]
+        self.nouns = [place for place, word in enumerate(words) if word.kind in (WORD, NAME)]
         self.units: dict[int, set[str]] = {}  # of each sentence
         for word in words:
             if word.kind == UNIT:
@@ -170,18 +179,10 @@ class DateReader:
 
     def _heads(self, first: int, last: int) -> frozenset[str]:
         """Collects the normal forms of the content words of the sentence that are nearest to a value."""
-        sentence = self.words[first].sentence
-        found: list[str] = []
-        for places in (range(first - 1, -1, -1), range(last + 1, len(self.words))):
-            near: list[str] = []
-            for place in places:
-                word = self.words[place]
-                if word.sentence != sentence or len(near) == HEAD_WORDS:
-                    break
-                if word.kind in (WORD, NAME):
-                    near.append(word.norm)
-            found += near
-        return frozenset(found)
+        before, behind = bisect_left(self.nouns, first), bisect_right(self.nouns, last)
+        near = self.nouns[max(0, before - HEAD_WORDS) : before] + self.nouns[behind : behind + HEAD_WORDS]
+        found = (self.words[place] for place in near)
+        return frozenset(word.norm for word in found if word.sentence == self.words[first].sentence)
 
     def _approximation(self, first: int, last: int) -> str:
         if self._lower(last + 1, last + 3) == ["or", "so"]:
@@ -200,11 +201,17 @@ class DateReader:
 
     def _places(self, start: int, end: int) -> tuple[int, int] | None:
         """Finds the first and the last unused word that overlaps some characters."""
-        found = [p for p, word in enumerate(self.words) if word.start < end and start < word.end and not self.used[p]]
+        first = max(0, bisect_right(self.starts, start) - 1)
+        span = range(first, bisect_left(self.starts, end))
+        found = [place for place in span if start < self.words[place].end and not self.used[place]]
         return (found[0], found[-1]) if found and not any(self.used[found[0] : found[-1] + 1]) else None
 
     def _read_patterns(self) -> Iterator[Value]:
-        """Reads dates in figures, and identifiers such as A-113."""
+        """Reads addresses, dates in figures, and identifiers such as A-113."""
+        for found in _ADDRESS.finditer(self.text):
+            if places := self._places(*found.span()):
+                address = re.sub(r"^(https?://)?(www\.)?", "", found.group().lower())
+                yield self._make(*places, CODE, CODE, re.sub(r"[\W_]", "", address))
         for pattern in (_ISO, _NUMERIC_DATE):
             for found in pattern.finditer(self.text):
                 numbers = [int(part) for part in found.groups()]

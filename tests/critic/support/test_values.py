@@ -16,6 +16,10 @@ def relations(context: str, answer: str, question: str = "") -> dict[str, str]:
     return {pair.value.text: pair.relation for pair in compare_values(context, answer, question)}
 
 
+ADDRESSES = (
+    *("anna.bert@example.org", "anna.berg@example.org", "https://example.org/v3/setup", "https://example.org/v2/setup"),
+    *("src/app/mail.py", "src/app/main.py"),
+)
 SUPPORTED = [  # other notations, conversions and sums
     *("It lasts two years.", "Half a minute of rinsing, or 30 s.", "It ships on May 3rd, 2026, or 2026-05-03."),
     *("It costs between 20 and 60 €, for example 35 euros.", "Room a113.", "Open 9:00 to 17:00."),
@@ -51,6 +55,7 @@ IMPLIED = [
     ("They arrive in May.", "They come in spring."),
     ("The hearing is on Monday, the verdict follows two days later.", "The verdict is on Wednesday."),
     ("Free slots: 2026-05-19 08:00, 2026-05-21 16:30.", "You are free on Tuesday at 8:00 and Thursday at 16:30."),
+    ("Read https://www.example.org/setup and src/app/main.py.", "See example.org/setup and app/main.py; main.py runs."),
     ("Parcel 00340434161094021501 holds 123,456 parts.", "Parcel 00340434161094021501 holds about 123,500 parts."),
     ("The flat has 72 square metres and 2 GB.", "It has 72 m², or 72 m2, and 2,048 MB."),
     ("Bake 2 1/2 cups at 200 °C for 10 000 people.", "Two and a half cups at 392 °F for ten thousand people."),
@@ -103,6 +108,9 @@ def test_what_the_context_says_or_implies_is_supported(context: str, answer: str
             "00340434161094021502",
             "00340434161094021501",
         ),
+        ("Write to anna.berg@example.org.", "Write to anna.bert@example.org.", *ADDRESSES[:2]),
+        ("See https://example.org/v2/setup.", "See https://example.org/v3/setup.", *ADDRESSES[2:4]),
+        ("The code is in src/app/main.py.", "The code is in src/app/mail.py.", *ADDRESSES[4:]),
         ("It cost 1,234,567 euros.", "It cost 1,234,568 euros.", "1,234,568 euros", "1,234,567 euros"),
         ("The fair is on 19 May 2026.", "It is on Wednesday, 19 May.", "Wednesday", None),
         # What only looks computed.
