@@ -90,6 +90,7 @@ _NUMBERS, _SCALES = ({word: float(value) for word, value in _GROUPS[title]} for 
 _QUANTIFIERS, _MODALS = _names("quantifiers"), _names("modals")
 _NEGATIONS, _STOP_WORDS = _words("negations"), _words("stop words")
 CLAUSE_WORDS = _words("clause words")
+PEOPLES, PEOPLE_ENDINGS = _names("peoples"), frozenset(map(tuple, _GROUPS["endings of peoples"]))
 _OPPOSITES: dict[str, set[str]] = {}
 for _word, *_others in _GROUPS["opposites"]:
     for _other in _others:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from functools import lru_cache
 from itertools import combinations
 
 from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, base_amount, first_number
@@ -38,7 +39,7 @@ from critic.support.date_reader import (
     Parts,
     Value,
 )
-from critic.support.normal_forms import NAME, WORD, read_words
+from critic.support.normal_forms import NAME, PEOPLE_ENDINGS, PEOPLES, WORD, read_words
 from critic.support.value_reader import read_values
 
 EQUAL, COMPUTED, ASKED, DIFFERENT, ABSENT = "equal", "computed", "in the question", "different", "absent"
@@ -52,7 +53,7 @@ _EXAMPLE = re.compile(
     r" (?:of|aged|weighing) |\b(?:for (?:example|instance),?|e\.g\.,?|say,) ",
     re.IGNORECASE,
 )
-ALIKE = 0.6  # of the letters of two names
+ALIKE, MIN_NAME = 0.6, 4  # of the letters of two names; letters that a short form has
 ABOUT, MONTH_TOLERANCE, DATA_TOLERANCE = 0.1, 0.09, 0.05  # two months are eight weeks, 2 GB 2,048 MB
 EXACT = 1e-12  # without a conversion
 MANY = 100  # an approximation of a smaller count needs a word in common
@@ -195,12 +196,34 @@ def _occurs(value: Value, text: str) -> bool:
     """Whether an identifier, or the beginning of a name, is anywhere in a text."""
     if value.kind == TITLE:
         name = value.text.lower().removesuffix("'s")
-        people = re.fullmatch(r"(\w{3,})(?:ese|ian|ish|an|ch)s?", name)  # Irish, Chinese
-        stems = {people[1] if people else name, name.removesuffix("land") if len(name) > 6 else name}
         if value.text.isupper() and name in "".join(word.lower[0] for word in read_words(text)):
             return True  # the initials of words, as BJT of "bipolar junction transistor"
-        return name[:5] in text.lower() or any(re.search(rf"\b{re.escape(stem)}", text.lower()) for stem in stems)
+        lower = text.lower()
+        if (name in lower) if len(name) > MIN_NAME else re.search(rf"\b{re.escape(name)}", lower):
+            return True
+        return any(_is_same_name(name, word) for word in _words_by_start(text).get(name[:2], ())) or (
+            name in PEOPLES and any(PEOPLES.get(word) == PEOPLES[name] for word in _words_by_start(text)[""])
+        )
     return str(value.amount) in re.sub(r"[\W_]", "", text).lower()
+
+
+def _is_same_name(name: str, word: str) -> bool:
+    """Whether a word is a longer or a shorter form of a name, or one is a country and the other its people."""
+    shorter = min(len(name), len(word))
+    common = next((place for place in range(shorter) if name[place] != word[place]), shorter)
+    if common == shorter >= MIN_NAME:
+        return True
+    ends = name[common:], word[common:].removesuffix("s")
+    return common > 1 and (ends in PEOPLE_ENDINGS or ends[::-1] in PEOPLE_ENDINGS)
+
+
+@lru_cache(maxsize=8)
+def _words_by_start(text: str) -> dict[str, set[str]]:
+    """Returns the words of a text, in lower case, by their first two letters; all of them by ""."""
+    found: dict[str, set[str]] = {"": set(re.findall(r"[^\W\d_]+", text.lower()))}
+    for word in found[""]:
+        found.setdefault(word[:2], set()).add(word)
+    return found
 
 
 def _counts_the_same(value: Value, other: Value) -> bool:

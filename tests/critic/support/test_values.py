@@ -77,6 +77,8 @@ IMPLIED = [
     ("The project may lose 5 mln bucks on friday.", "It may lose 5 million dollars on Friday."),
     ("Workers have overtime under the FLSA.", "It is due under the Fair Labor Standards Act."),
     ("The bipolar junction transistor is small.", "The BJT is small."),
+    ("The Italian and the Danish singer met Chris Johnson.", "She met Christopher Johnson in Italy, he in Denmark."),
+    ("The French, the Chinese and the Georgian team won.", "Georgia, China and France won."),
     ("Finnish law applies to 3 cases.", "The law of Finland applies. See passage 7. Step 9: Wait."),
     ("The warranty lasts 24 months. Page 9 says that the warranty lasts 36 months.", "It lasts 24 months."),
     ("The warranty lasts 24 months. Page 9 says that the warranty lasts 36 months.", "It lasts 36 months."),
@@ -113,6 +115,9 @@ def test_what_the_context_says_or_implies_is_supported(context: str, answer: str
         ("The code is in src/app/main.py.", "The code is in src/app/mail.py.", *ADDRESSES[4:]),
         ("It cost 1,234,567 euros.", "It cost 1,234,568 euros.", "1,234,568 euros", "1,234,567 euros"),
         ("The fair is on 19 May 2026.", "It is on Wednesday, 19 May.", "Wednesday", None),
+        ("The office is in Austria.", "The office is in Australia.", "Australia", "Austria"),
+        ("It is led by Anna Schmidt.", "It is led by Anna Schmitz.", "Schmitz", "Schmidt"),
+        ("It was founded by Johnson.", "It was founded by Johnston.", "Johnston", "Johnson"),
         # What only looks computed.
         ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days", None),
         ("Open from Monday to Friday; mail is answered within two days.", "Monday to Saturday.", "Saturday", "Friday"),
