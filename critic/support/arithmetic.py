@@ -50,6 +50,8 @@ _MORE = frozenset(
     "rose rises fell falls grew grows increased increases decreased dropped drops raised reduced "
     "majority".split()
 )
+_LESS = ("less", "fewer", "lower", "below")
+_COMPARED = re.compile(rf" (more|higher|above|{'|'.join(_LESS)}) (?:than )?(?:in|a|the|last)\b")  # 200 more than in May
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
@@ -256,8 +258,9 @@ class Arithmetic:
                 is_shown = self._shows(one, two)
                 if is_compound or (is_shown and (names <= {value.name} or value.kind == MONEY)):
                     yield one + two
-                if _MORE & self.answer_cues or (is_shown and first.name == second.name):
-                    yield abs(one - two)
+                is_compared = _COMPARED.match(self.context, second.end)
+                if _MORE & self.answer_cues or is_compared or (is_shown and first.name == second.name):
+                    yield one + two if is_compared and is_compared[1] in _LESS else abs(one - two)
         kinds = (SHARE, DAY, TIME, CODE)
         has_counts = _EACHES & self.cues and (value.kind not in (SHARE, DURATION) or _TOTALS & self.answer_cues)
         others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []

@@ -44,6 +44,7 @@ _FRACTIONS = {
 _SCALES = frozenset({"dozen", "hundred", "thousand", "million", "billion"})
 _TIMES = {"noon": 720, "midday": 720, "midnight": 0}
 _ORDINALS = frozenset("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split())
+_TITLES = frozenset("dr mr mrs ms prof".split())  # their point ends no sentence
 _NO_NAMES = frozenset("i i'm i've i'd i'll ok".split())
 _HEADING = re.compile(r"(?:[:–•*\"“(]|\n\W*|\b\d{1,2}[.)])\s*\Z")
 _REFERENCES = frozenset("passage passages step steps option options source sources document documents".split())
@@ -79,7 +80,8 @@ class _Reader(DateReader):
         for place, word in enumerate(self.words):
             is_heading = _HEADING.search(self.text, max(0, word.start - 8), word.start)  # its capital begins a phrase
             is_holiday = word.lower == "new" and self._lower(place + 1, place + 2) in (["year"], ["year's"])
-            is_name = word.kind == NAME and word.lower not in _NO_NAMES and not is_holiday
+            is_titled = place > 0 and self.words[place - 1].lower in _TITLES and self.text[word.start].isupper()
+            is_name = (word.kind == NAME or is_titled) and word.lower not in _NO_NAMES and not is_holiday
             if is_name and not self.used[place] and not is_heading:
                 yield self._make(place, place, TITLE, TITLE, word.norm)
 
