@@ -10,7 +10,6 @@ from torch import Tensor
 
 from critic.auxiliary_losses import answer_overlap, auxiliary_loss
 from critic.encoder_module import EncoderModule
-from critic.tagger.fit_calibration import best_f1
 from critic.tagger.options import TaggerOptions
 from critic.tagger.span_calibration import tagger_labels
 from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
@@ -192,3 +191,20 @@ def validation_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> 
         if 0 < labels.sum() < len(labels):
             metrics[name] = float(roc_auc_score(labels, scores))
     return metrics
+
+
+def best_f1(
+    odds: NDArray[np.float64], true_positives: NDArray[np.int64], positives: NDArray[np.int64], total: int
+) -> float:
+    """Computes the best F1 over all thresholds on the log-odds.
+
+    Args:
+        odds: Log-odds of each row; rows with at least the threshold are predicted hallucinated [rows].
+        true_positives: True positives that a predicted row adds [rows].
+        positives: Predicted positives that it adds [rows].
+        total: Gold positives of all rows.
+    """
+    order = np.argsort(-odds, kind="stable")
+    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))  # the last of equal odds, which share a threshold
+    hits, size = np.cumsum(true_positives[order])[ends], np.cumsum(positives[order])[ends]
+    return float((2 * hits / np.maximum(size + total, 1)).max(initial=0.0))

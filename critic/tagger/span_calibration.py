@@ -7,7 +7,7 @@ Its features add two things to the log-odds of a token that a tagger trained on 
 - The mean log-odds of its sentence. Single tokens are noisy, and annotators mark clauses and sentences.
 - Whether its word is missing from context and question, which an encoder would have to learn.
 
-A logistic regression on validation weighs the features (`critic.tagger.fit_calibration`).
+A logistic regression on validation weighs the features (`critic.tagger.task`).
 """
 
 import re
