@@ -28,7 +28,7 @@ class CriticOptions:
         freeze_encoder: Trains the head alone.
         dropout: Dropout of the encoder; None keeps its default.
         gradient_checkpointing: Trades time for memory.
-        evidence: Features that are combined with the encoder's log-odds (`critic.sequence.evidence`): words,
+        evidence: Features that are combined with the encoder's log-odds (`critic.sequence.task`): words,
             words_and_tokens, or false.
         evidence_alone: Uses the evidence without the log-odds, and trains no network.
         threshold_aim: Metric that the decision threshold maximises on validation (`faithkit.calibration`).

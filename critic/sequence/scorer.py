@@ -138,7 +138,7 @@ class Critic:
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None chooses by the device.
         name: The model's name in `repr`; None takes its class.
         hallucinated: For each class of the model, whether it means hallucinated.
-        weights: Weights of the evidence features (`critic.sequence.evidence`); empty uses the encoder's log-odds alone.
+        weights: Weights of the evidence features (`critic.sequence.task`); empty uses the encoder's log-odds alone.
 
     Attributes:
         languages: Those that it reads (`faithkit.languages`).
