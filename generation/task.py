@@ -113,6 +113,8 @@ class GeneratorModule(TrainingModule):
         seed: Seeds dropout, and what the objective has to begin from.
     """
 
+    main_metric = "perplexity"
+
     def __init__(
         self,
         model: Any,
@@ -147,9 +149,6 @@ class GeneratorModule(TrainingModule):
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         self.validation.update(batch["index"].cpu(), torch.from_numpy(row_statistics(self.model, batch)))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "perplexity")
 
 
 class GeneratorTask:

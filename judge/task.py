@@ -17,7 +17,6 @@ from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, E
 from data_modules.encoding.ragged import Ragged, branched_batch, causal_batch
 from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
 from faithkit.calibration import ScoreCalibration, logit
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate_training, is_enabled
@@ -113,6 +112,8 @@ class JudgeModule(TrainingModule):
             response (`MessageTokens.choices`).
     """
 
+    main_metric = "macro_f1"
+
     def __init__(
         self,
         model: Any,
@@ -151,9 +152,6 @@ class JudgeModule(TrainingModule):
             batch["label"][:, None].double(),
         ]
         self.validation.update(batch["index"], torch.cat(columns, dim=1))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "macro_f1")
 
 
 def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
@@ -363,7 +361,4 @@ class JudgeTask:
         tests: TestResults[Prediction],
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        counted = fit_counted_features(
-            training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim
-        )
-        return report_detector(training, tests, fitted_on=training.validation, counted=counted)
+        return report_detector(training, tests, fitted_on=training.validation, aim=self.options.threshold_aim)

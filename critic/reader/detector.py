@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from critic.reader.model import HINT, Offsets, Reader, Reading
+from critic.reader.model import HINT, Offsets, Reader
 from critic.runtime import apply_precision, calibration_requests
 from critic.support.alignment import Alignment, Floats
 from critic.support.detector import FILE as DEFAULT_FILE
@@ -85,16 +85,6 @@ class Join:
             problem = "the adapters were changed: their hash is not that of the fit"
             raise UserError(problem, place=str(path.with_name(ADAPTERS)), hint=HINT)
         return join
-
-    def join_responses(self, default: float, reading: Reading) -> float:
-        """Computes the log-odds of a response."""
-        a, b, c = self.response
-        return a * default + b * reading.verdict + c
-
-    def join_words(self, default: Floats, of_words: Floats) -> Floats:
-        """Computes the log-odds of words, from those of `default` and of the reader."""
-        a, b, c = self.word
-        return a * default + b * of_words + c
 
 
 class ThoroughDetector(SupportDetector):
@@ -166,10 +156,11 @@ class ThoroughDetector(SupportDetector):
             for (context, _, _), alignment in zip(texts, aligned, strict=True)
         ]
         read = self.reader.read([(context, *text[1:]) for context, text in zip(contexts, texts, strict=True)])
+        (a, b, c), (d, e, f) = self.join.response, self.join.word
         joined = []
         for alignment, reading, (odds, logits) in zip(aligned, read, super()._weigh(texts, aligned), strict=True):
             of_words = word_odds(alignment, reading.tokens, reading.offsets)
-            joined.append((self.join.join_responses(odds, reading), self.join.join_words(logits, of_words)))
+            joined.append((a * odds + b * reading.verdict + c, d * logits + e * of_words + f))
         return joined
 
 

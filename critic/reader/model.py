@@ -108,26 +108,21 @@ class Packer:
         for row, (context, question, answer) in enumerate(texts):
             by_context.setdefault(context, {}).setdefault(question, []).append((row, answer))
         for context, answers in by_context.items():
-            yield from self._pack_context(context, answers)
-
-    def _pack_context(self, context: str, answers: Mapping[str, Sequence[tuple[int, str]]]) -> list[Pack]:
-        """Packs the numbers and texts of the answers to each question about a context."""
-        shared = [FIRST, *self._encode(context).ids]
-        packs: list[Pack] = []
-        groups: list[tuple[list[int], list[Piece]]] = []
-        used = 0
-        for question, rows in answers.items():
-            asked = self._encode(f"\n\nQuestion: {question}\nAnswer:" if question else "\n\nStatement:").ids
-            groups.append((asked, []))
-            used += len(asked)
-            for piece in (piece for row, text in rows for piece in self._divide(row, text)):
-                size = len(piece.ids) + len(self.tail)
-                if used + size > MAX_PACKED and any(pieces for _, pieces in groups):
-                    packs.append(self._join(shared, groups))
-                    groups, used = [(asked, [])], len(asked)
-                groups[-1][1].append(piece)
-                used += size
-        return [*packs, self._join(shared, groups)]
+            shared = [FIRST, *self._encode(context).ids]
+            groups: list[tuple[list[int], list[Piece]]] = []  # the tokens of a question, and its answers
+            used = 0
+            for question, rows in answers.items():
+                asked = self._encode(f"\n\nQuestion: {question}\nAnswer:" if question else "\n\nStatement:").ids
+                groups.append((asked, []))
+                used += len(asked)
+                for piece in (piece for row, text in rows for piece in self._divide(row, text)):
+                    size = len(piece.ids) + len(self.tail)
+                    if used + size > MAX_PACKED and any(pieces for _, pieces in groups):
+                        yield self._join(shared, groups)
+                        groups, used = [(asked, [])], len(asked)
+                    groups[-1][1].append(piece)
+                    used += size
+            yield self._join(shared, groups)
 
     def _divide(self, row: int, text: str) -> list[Piece]:
         encoded = self._encode(f" {text}")

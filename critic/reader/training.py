@@ -174,32 +174,33 @@ def make_lessons(packer: Packer, examples: Sequence[Example], questions: Sequenc
     """
     both = zip(examples, questions, strict=True)
     texts = ((example.knowledge, question, example.response) for example, question in both)
-    return [_make_lesson(pack, examples, questions) for pack in packer.pack(texts)]
-
-
-def _make_lesson(pack: Pack, examples: Sequence[Example], questions: Sequence[str]) -> Lesson:
-    rows = [piece.row for piece in pack.pieces]
-    wrong = [examples[row].label == HALLUCINATED for row in rows]
-    tokens, token_labels = list[int](), list[float]()
-    for piece, place in zip(pack.pieces, pack.places, strict=True):
-        example = examples[piece.row]
-        if example.label != HALLUCINATED or example.spans:
-            spans = [(span.start, span.end) for span in example.spans or ()]
-            tokens += range(place, place + len(piece.ids))
-            token_labels += [float(any(b < end and begin < e for b, e in spans)) for begin, end in piece.offsets]
-    pairs = [
-        (i, j)
-        for i, one in enumerate(rows)
-        for j, other in enumerate(rows)
-        if wrong[i] and not wrong[j] and questions[one] and questions[one] == questions[other]
-    ]
-    return Lesson(
-        pack=pack,
-        labels=torch.tensor(wrong, dtype=torch.float32),
-        tokens=torch.tensor(tokens, dtype=torch.long),
-        token_labels=torch.tensor(token_labels),
-        pairs=torch.tensor(pairs, dtype=torch.long).reshape(-1, 2),
-    )
+    lessons = []
+    for pack in packer.pack(texts):
+        rows = [piece.row for piece in pack.pieces]
+        wrong = [examples[row].label == HALLUCINATED for row in rows]
+        tokens, token_labels = list[int](), list[float]()
+        for piece, place in zip(pack.pieces, pack.places, strict=True):
+            example = examples[piece.row]
+            if example.label != HALLUCINATED or example.spans:
+                spans = [(span.start, span.end) for span in example.spans or ()]
+                tokens += range(place, place + len(piece.ids))
+                token_labels += [float(any(b < end and begin < e for b, e in spans)) for begin, end in piece.offsets]
+        pairs = [
+            (i, j)
+            for i, one in enumerate(rows)
+            for j, other in enumerate(rows)
+            if wrong[i] and not wrong[j] and questions[one] and questions[one] == questions[other]
+        ]
+        lessons.append(
+            Lesson(
+                pack=pack,
+                labels=torch.tensor(wrong, dtype=torch.float32),
+                tokens=torch.tensor(tokens, dtype=torch.long),
+                token_labels=torch.tensor(token_labels),
+                pairs=torch.tensor(pairs, dtype=torch.long).reshape(-1, 2),
+            )
+        )
+    return lessons
 
 
 def train(

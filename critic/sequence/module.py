@@ -70,6 +70,8 @@ class CriticModule(EncoderModule[CriticOptions]):
         seed: Seeds the new head and dropout.
     """
 
+    main_metric = "macro_f1"
+
     def __init__(
         self,
         options: CriticOptions,
@@ -133,9 +135,6 @@ class CriticModule(EncoderModule[CriticOptions]):
         labels = batch["label"].float()[:, None]
         logits = labels.new_zeros(len(labels), 2) if self.options.evidence_alone else self(batch).logits.float()
         self.validation.update(batch["index"], torch.cat([logits, labels], dim=1))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "macro_f1")
 
 
 def validation_metrics(_: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:

@@ -19,7 +19,6 @@ from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
 from faithkit.calibration import ScoreCalibration, apply_temperature, calibration_error
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Prediction
@@ -159,9 +158,7 @@ class CriticTask:
         tests: TestResults[Prediction],
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        fitted_on = calibrated.examples
-        counted = fit_counted_features(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
-        return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
+        return report_detector(training, tests, fitted_on=calibrated.examples, aim=self.options.threshold_aim)
 
 
 def compute_rows(
@@ -235,6 +232,8 @@ def fit_evidence(
 def row_weights(gold: NDArray[Any], sources: Sequence[str]) -> Floats:
     """Computes weights that give each class of each dataset the same total; their mean is 1 [rows].
 
+    >>> import numpy as np
+    >>> from critic.sequence.task import row_weights
     >>> row_weights(np.array([1, 0, 0, 1]), ["begin", "begin", "begin", "snli"]).tolist()  # 3 classes of datasets
     [1.3333333333333333, 0.6666666666666666, 0.6666666666666666, 1.3333333333333333]
     """

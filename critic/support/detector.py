@@ -182,27 +182,21 @@ class SupportDetector:
     def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Prediction]:
         """Computes label, probability and spans of each response; a faithful one has no span."""
         threshold = self.model.threshold if threshold is None else threshold
-        return [
-            result
-            for begin in range(0, len(requests), RESPONSES_AT_ONCE)
-            for result in self._check_chunk(requests[begin : begin + RESPONSES_AT_ONCE], threshold)
-        ]
-
-    def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Prediction]:
-        # Values of the question are not judged, so earlier turns of the assistant must not be a part of it.
-        asked = (r.question if r.asked is None else r.asked for r in requests)
-        texts = [(r.knowledge or "", question, r.response) for r, question in zip(requests, asked, strict=True)]
-        aligned = encode_and_align(self.encoder, texts)
         results = []
-        for request, alignment, (odds, logits) in zip(requests, aligned, self._weigh(texts, aligned), strict=True):
-            places = alignment.places
-            score = float(sigmoid(odds)) if places else 0.0
-            if places and alignment.features[:, VALUE].any():
-                score = max(score, self.model.value_probability)
-            is_hallucinated = bool(places) and score >= threshold
-            spans = self._mark(request.response, alignment, logits) if is_hallucinated else ()
-            label = HALLUCINATED if is_hallucinated else FAITHFUL
-            results.append(Prediction(id=SINGLE, label=label, score=score, spans=spans))
+        for begin in range(0, len(requests), RESPONSES_AT_ONCE):
+            chunk = requests[begin : begin + RESPONSES_AT_ONCE]
+            # Values of the question are not judged, so earlier turns of the assistant must not be a part of it.
+            texts = [(r.knowledge or "", r.question if r.asked is None else r.asked, r.response) for r in chunk]
+            aligned = encode_and_align(self.encoder, texts)
+            for request, alignment, (odds, logits) in zip(chunk, aligned, self._weigh(texts, aligned), strict=True):
+                places = alignment.places
+                score = float(sigmoid(odds)) if places else 0.0
+                if places and alignment.features[:, VALUE].any():
+                    score = max(score, self.model.value_probability)
+                is_hallucinated = bool(places) and score >= threshold
+                spans = self._mark(request.response, alignment, logits) if is_hallucinated else ()
+                label = HALLUCINATED if is_hallucinated else FAITHFUL
+                results.append(Prediction(id=SINGLE, label=label, score=score, spans=spans))
         return results
 
     def _weigh(self, texts: Sequence[tuple[str, str, str]], aligned: Sequence[Alignment]) -> list[tuple[float, Floats]]:

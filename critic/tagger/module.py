@@ -82,6 +82,8 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         seed: Seeds the new head and dropout.
     """
 
+    main_metric = "char_f1"
+
     def __init__(
         self,
         options: TaggerOptions,
@@ -157,9 +159,6 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         logits = batch["tag"].new_zeros(len(row), 2) if self.options.token_support else self(batch)
         columns = [log_odds(logits.float()), batch["tag"].float(), batch["characters"].float()]
         self.validation.update(torch.stack([index[row], place], dim=1), torch.stack(columns, dim=1))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "char_f1")
 
 
 def validation_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:

@@ -17,7 +17,7 @@ import torch.distributed
 from numpy.typing import NDArray
 
 from faithkit.baselines.simple_detectors import BaselineData, source_names
-from faithkit.baselines.word_features import CountedFeatures
+from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
@@ -78,18 +78,6 @@ class FinishedTraining(Generic[Data]):
     def models(self) -> list[UsedModel]:
         """The model of hf/, as the origins of predictions name it."""
         return [describe_model(str(self.run.path))]
-
-    def training_sample(self, size: int) -> list[Example]:
-        """Draws at most `size` training examples; none if the data is streamed."""
-        data: Any = self.data
-        subsets = data.subsets.get("train", ())
-        total = sum(len(subset) for subset in subsets)
-        rows = np.arange(total) if total <= size else np.sort(np.random.default_rng(0).permutation(total)[:size])
-        examples: list[Example] = []
-        for subset in subsets:
-            examples += subset.encoded.examples(subset.indices[rows[(rows >= 0) & (rows < len(subset))]])
-            rows = rows - len(subset)
-        return examples
 
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
         """Returns the results of items 0 to `count` in order; each process computes its share of them.
@@ -218,15 +206,27 @@ def report_detector(
     *,
     fitted_on: Sequence[Example],
     parts: str = "validation",
-    counted: CountedFeatures | None = None,
+    aim: str | None = None,
 ) -> Reports:
     """Writes a detector's predictions, one file for each test set, and compares them with the labels.
 
     Args:
         fitted_on: The examples of the calibration, on which baselines choose their thresholds.
         parts: The parts of the data that these examples are from.
-        counted: The baseline that was fitted on training rows, if any.
+        aim: Also fits the baseline of counted features on a sample of training rows, with a threshold for this aim.
     """
+    counted = None
+    if aim is not None:
+        subsets = training.data.subsets.get("train", ())  # none if the data is streamed
+        total = sum(len(subset) for subset in subsets)
+        rows = np.arange(total)
+        if total > MAX_ROWS:
+            rows = np.sort(np.random.default_rng(0).permutation(total)[:MAX_ROWS])
+        sample: list[Example] = []
+        for subset in subsets:
+            sample += subset.encoded.examples(subset.indices[rows[(rows >= 0) & (rows < len(subset))]])
+            rows = rows - len(subset)
+        counted = fit_counted_features(sample, fitted_on, aim=aim)
     labelled, origins = {}, {}
     for name, (examples, predictions) in tests.items():
         if examples:
