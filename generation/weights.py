@@ -1,4 +1,4 @@
-"""Loads generators: their weights, with the settings that are stored with them, and the engine that decodes: ours, or vLLM.
+"""Loads generators with the settings that are stored with them, and builds the engine that decodes: ours, or vLLM.
 
 Every marker of a dialogue has an embedding.
 """

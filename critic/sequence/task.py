@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.logistic import Floats, fit_line, linear
 from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
 from critic.sequence.scorer import PAIRS_AT_ONCE, Critic
@@ -19,7 +18,7 @@ from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.calibration import ScoreCalibration, apply_temperature, calibration_error
+from faithkit.calibration import Floats, ScoreCalibration, calibration_error, fit_line, linear, sigmoid
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports
@@ -97,7 +96,7 @@ class CriticTask:
                 critic.weights = (*(slope * weight for weight in weights), slope * constant + bias)
             else:  # the head gets them when it is written; until then they weigh its log-odds
                 critic.weights = head = slope, bias
-            fit["ece_after"] = calibration_error(apply_temperature(slope * odds + bias, 1.0), gold)
+            fit["ece_after"] = calibration_error(sigmoid(slope * odds + bias), gold)
         if self.options.evidence:
             fit["evidence"] = {
                 "weights": dict(zip(WEIGHT_NAMES[len(critic.weights)], critic.weights, strict=True)),
@@ -192,9 +191,9 @@ def fit_evidence(
 
     An encoder trained on a few domains ranks the pairs of another domain little better than unknown words do, and the
     two make different errors: their combination ranks better than either (research/experiments/taggers.md). The weights
-    are fitted as a tagger's (`critic.logistic`), and each class of each dataset has the same total weight; otherwise
-    the largest dataset would dominate. Each dataset has a separate bias in the fit, and the mean bias is kept: a single
-    bias costs 2 points of AUROC on held-out domains.
+    are fitted as a tagger's (`faithkit.calibration`), and each class of each dataset has the same total weight;
+    otherwise the largest dataset would dominate. Each dataset has a separate bias in the fit, and the mean bias is
+    kept: a single bias costs 2 points of AUROC on held-out domains.
 
     | Relative                           | Use it for                                               |
     |------------------------------------|----------------------------------------------------------|

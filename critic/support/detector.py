@@ -10,7 +10,6 @@ A marked span is shown with the sentence of the context that it is compared with
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from critic.logistic import sigmoid
-from critic.requests import SINGLE, Request, answer_call, example_chunks, request_of
-from critic.runtime import apply_precision, calibration_requests, check_precision
+from critic.runtime import (
+    SINGLE,
+    Request,
+    answer_call,
+    apply_precision,
+    calibration_requests,
+    check_precision,
+    judge_examples,
+)
 from critic.support.alignment import ALIGNED, Alignment, Floats, best_fit
 from critic.support.arithmetic import first_number
 from critic.support.normal_forms import (
@@ -41,7 +46,7 @@ from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import WEIGHTS, ContextCache, WordEncoder, encode_and_align, load_bert
 from critic.weights import check_weights
 from faithkit import arguments
-from faithkit.calibration import logit
+from faithkit.calibration import logit, sigmoid
 from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
@@ -175,9 +180,9 @@ class SupportDetector:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "checking", progress):
-            for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
-                yield replace(checked, id=example.id)
+        yield from judge_examples(
+            self.check, examples, chunk_size=RESPONSES_AT_ONCE, description="checking", progress=progress
+        )
 
     def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Prediction]:
         """Computes label, probability and spans of each response; a faithful one has no span."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.logistic import fit_line, sigmoid
-from critic.requests import request_of
+from critic.runtime import request_of
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import RESPONSES_AT_ONCE, Tagger
@@ -21,7 +20,7 @@ from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer, tags_of
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.calibration import calibration_error, choose_threshold
+from faithkit.calibration import calibration_error, choose_threshold, fit_line, sigmoid
 from faithkit.fast import is_enabled
 from faithkit.records import HALLUCINATED, SPAN_TYPES, Example, Prediction
 from faithkit.reports.write_reports import Reports
