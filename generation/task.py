@@ -171,8 +171,10 @@ class GeneratorTask:
     ):
         self.options, self.objective = read_options(GeneratorOptions, model), objective
         self.optimizer = OptimizerOptions(**optimizer)
+        family = ARCHITECTURES[self.options.architecture]
+        self.model_class = family.model_class
         layout = TurnLayout(
-            kind=ARCHITECTURES[self.options.architecture].kind,
+            kind=family.kind,
             max_length=self.options.max_length,
             max_response_length=self.options.max_response_length,
             max_history=self.options.max_history,
@@ -208,10 +210,6 @@ class GeneratorTask:
         if options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-
-    @property
-    def model_class(self) -> Any:
-        return ARCHITECTURES[self.options.architecture].model_class
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Any]:
         """Fits nothing: the model itself predicts, and control tokens use the terciles of the training rows."""

@@ -241,6 +241,9 @@ class JudgeTask:
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
+        from transformers import AutoModelForCausalLM
+
+        self.model_class: Any = AutoModelForCausalLM
         self.options = read_options(JudgeOptions, model)
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
@@ -303,12 +306,6 @@ class JudgeTask:
             target_modules=options.lora_modules,
             base=base_name(options.weights),
         )
-
-    @property
-    def model_class(self) -> Any:
-        from transformers import AutoModelForCausalLM
-
-        return AutoModelForCausalLM
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Judge]:
         """Fits temperature and threshold on the verdicts' probabilities of the validation rows."""

@@ -40,6 +40,9 @@ class CriticTask:
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
+        from transformers import AutoModelForSequenceClassification
+
+        self.model_class: Any = AutoModelForSequenceClassification
         self.options = read_options(CriticOptions, model)
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
@@ -58,12 +61,6 @@ class CriticTask:
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
         """Builds the module to train."""
         return CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-
-    @property
-    def model_class(self) -> Any:
-        from transformers import AutoModelForSequenceClassification
-
-        return AutoModelForSequenceClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Critic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.

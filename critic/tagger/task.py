@@ -46,6 +46,9 @@ class TaggerTask:
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
+        from transformers import AutoModelForTokenClassification
+
+        self.model_class: Any = AutoModelForTokenClassification
         self.options = read_options(TaggerOptions, model)
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
@@ -67,12 +70,6 @@ class TaggerTask:
                 log.info("no training span has a type: training with model.typed=false")
                 self.options = replace(self.options, typed=False)
         return TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-
-    @property
-    def model_class(self) -> Any:
-        from transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Tagger]:
         """Fits a calibration on the rows of validation with annotated spans.

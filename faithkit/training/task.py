@@ -5,7 +5,7 @@ the test sets, write hf/, report. Tasks differ in three hooks: `calibrate`, `pre
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -68,12 +68,6 @@ class FinishedTraining(Generic[Data]):
         data: Any = self.data
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
 
-    def seen(self, calibrated_on: Iterable[Example]) -> SeenRows:
-        """Collects the rows that the model has seen, in earlier trainings, training, validation and calibration."""
-        data: Any = self.data
-        keys = {TRAINED: data.keys("train"), CHOSEN: data.keys("validation"), CALIBRATED: [row_keys(calibrated_on)]}
-        return self.inherited | SeenRows.of(keys)
-
     @cached_property
     def models(self) -> list[UsedModel]:
         """The model of hf/, as the origins of predictions name it."""
@@ -123,22 +117,16 @@ class Task(Protocol[Data, Predictor, Row]):
     Its constructor takes the rest of the `model` block as `model=`, and the keys of the task's block. A predictor
     is what the calibrated model predicts with, and a row is its result for one example. `calibrate` and `predict` run
     the model, which may be sharded, as a whole and only within `divide_work`; `report` does not run it.
+
+    Attributes:
+        encoder: Turns examples into batches: an `Encoder` of data_modules.
+        tokenizer: Written to hf/ with the weights.
+        model_class: The Auto class of the model.
     """
 
-    @property
-    def encoder(self) -> Any:
-        """Turns examples into batches: an `Encoder` of data_modules."""
-        ...
-
-    @property
-    def tokenizer(self) -> Any:
-        """Written to hf/ with the weights."""
-        ...
-
-    @property
-    def model_class(self) -> Any:
-        """The Auto class of the model."""
-        ...
+    encoder: Any
+    tokenizer: Any
+    model_class: Any
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> pl.LightningModule:
         """Builds the module to train, for this number of optimiser steps."""
@@ -194,7 +182,13 @@ def finish_training(
     if in_shards:
         best = load_best(training.module, training.run, task.model_class).eval()
     calibrated.finish_model(best)
-    write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, training.seen(calibrated.examples))
+    keys = {
+        TRAINED: data.keys("train"),
+        CHOSEN: data.keys("validation"),
+        CALIBRATED: [row_keys(calibrated.examples)],
+    }
+    seen = training.inherited | SeenRows.of(keys)  # in earlier trainings too
+    write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, seen)
     if (adapters := getattr(training.module, "adapters", None)) is not None:
         adapters.write(training.run)
     return task.report(training, calibrated, tests), calibrated.fit
