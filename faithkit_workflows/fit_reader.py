@@ -189,7 +189,7 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     from sklearn.metrics import roc_auc_score
 
     from critic.reader import detector
-    from critic.reader.model import BASE, Reader
+    from critic.reader.detector import BASE, Reader
     from critic.support.detector import FILE as DEFAULT_FILE
     from critic.support.detector import load_encoder
     from critic.support.word_model import VALUE, WordModel, fit, label_words, write_fitted

@@ -1,6 +1,6 @@
 """Trains the adapters of `thorough`: easy rows first, then the everyday answers.
 
-Each step reads one sequence: a context with all its answers (`critic.reader.model`), or short premises with their
+Each step reads one sequence: a context with all its answers (`Packer`), or short premises with their
 hypotheses. The loss is the cross-entropy of verdicts, that of tokens where wrong parts are known, and half of
 softplus(right - wrong) over pairs of a wrong and a right answer to one question. Only the adapters of the upper layers
 and the heads are trained. The state after each epoch is kept, so that an interrupted training goes on.
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm.auto import tqdm
 
-from critic.reader.model import BASE, SCALE, Pack, Packer, load_base
+from critic.reader.detector import BASE, SCALE, Pack, Packer, load_base
 from faithkit.files.atomic import atomic_file
 from faithkit.records import HALLUCINATED, Example
 
