@@ -27,7 +27,7 @@ from faithkit.reports.write_reports import Reports
 from faithkit.settings.config_files import MEASURED, OFFICIAL
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
-from faithkit.training.module import RowMetric, TrainingModule
+from faithkit.training.module import TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
@@ -125,10 +125,9 @@ class GeneratorModule(TrainingModule):
         dataset: str,
         seed: int,
     ):
-        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(optimizer, language_model_figures, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.objective = model, objective
         objective.set_up(model, seed)
-        self.validation = RowMetric(language_model_figures)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()

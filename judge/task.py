@@ -16,7 +16,6 @@ from data_modules.encoding.batching import Batches
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
 from data_modules.encoding.ragged import Ragged, branched_batch, causal_batch
 from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
-from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration import ScoreCalibration, logit
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate_training, is_enabled
@@ -40,7 +39,7 @@ from faithkit.training.language_model import (
     token_losses,
     token_mean,
 )
-from faithkit.training.module import RowMetric, TrainingModule
+from faithkit.training.module import TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.adapters import NAME, add_adapters, base_name, write_adapters
@@ -125,10 +124,9 @@ class JudgeModule(TrainingModule):
         dataset: str,
         seed: int,
     ):
-        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(optimizer, _compute_metrics, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.verdict, self.adapters = model, verdict, adapters
         self.strict_loading = adapters is None  # checkpoints of adapters are partial; `check_fits` compares them
-        self.validation = RowMetric(_compute_metrics)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         losses = token_losses(run_model(self.model, batch).logits, batch["target"])
@@ -337,7 +335,7 @@ class JudgeTask:
             template=self.encoder.template,
             max_length=options.max_length,
             calibration=judge.calibration,
-            origin={**training.origin, **baseline_thresholds(training.validation)},
+            origin=training.origin_with_baselines(training.validation),
         )
         return Calibrated(predictor=judge, sidecar=settings.to_sidecar(), examples=training.validation, fit=fit)
 

@@ -21,7 +21,6 @@ from data_modules.encoding.pair_encoder import RESPONSE
 from faithkit.calibration import ScoreCalibration, log_odds
 from faithkit.fast import EVERY_TOKEN, FIRST_TOKEN, accelerate_training, pack_inputs
 from faithkit.metrics.classification import score_validation
-from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
 
@@ -81,7 +80,7 @@ class CriticModule(EncoderModule[CriticOptions]):
         dataset: str,
         seed: int = 0,
     ):
-        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(options, optimizer, validation_metrics, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(options.weights, dropout=options.dropout, seed=seed)
         needs_tokens = options.reads_tokens or options.support_weight or options.span_weight
         accelerate_training(model, EVERY_TOKEN if needs_tokens else FIRST_TOKEN)
@@ -92,7 +91,6 @@ class CriticModule(EncoderModule[CriticOptions]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
                 self.span_head = TokenHead(self.model.config.hidden_size)
-        self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor], **options: Any) -> Any:
         """Runs the model; the output's `logits` are [rows, classes]."""

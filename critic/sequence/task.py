@@ -17,7 +17,6 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration import Floats, ScoreCalibration, calibration_error, fit_line, linear, sigmoid
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Prediction
@@ -107,7 +106,7 @@ class CriticTask:
             evidence=critic.weights if self.options.evidence else (),
             head=head,
             calibration=critic.calibration,
-            origin={**training.origin, **baseline_thresholds(examples)},
+            origin=training.origin_with_baselines(examples),
         )
         return Calibrated(
             predictor=critic,

@@ -17,7 +17,6 @@ from critic.weights import load_classifier
 from data_modules.encoding.tokens import UNTYPED_TAG
 from faithkit.errors import UserError
 from faithkit.fast import accelerate_training, is_enabled
-from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
 
@@ -93,7 +92,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         dataset: str,
         seed: int = 0,
     ):
-        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(options, optimizer, validation_metrics, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(
             options.weights,
             tagger_labels(options.typed),
@@ -106,7 +105,6 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         self.set_up(model)
         if options.token_support:
             self.freeze_encoder()
-        self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """Computes the logits of the answers' tokens [tokens, classes]."""

@@ -19,7 +19,6 @@ from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer, tags_of
-from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration import calibration_error, choose_threshold, fit_line, sigmoid
 from faithkit.fast import is_enabled
 from faithkit.records import HALLUCINATED, SPAN_TYPES, Example, Prediction
@@ -112,7 +111,7 @@ class TaggerTask:
             token_support=options.token_support,
             head=head,
             calibration=written,
-            origin={**training.origin, **baseline_thresholds(candidates)},
+            origin=training.origin_with_baselines(candidates),
         )
         return Calibrated(
             predictor=tagger,

@@ -74,18 +74,18 @@ class TrainingModule(pl.LightningModule):
 
     Args:
         optimizer: The options of AdamW and its schedule.
+        figures: Computes the metrics of a validation from its rows, with which a subclass updates `validation`.
         hyperparameters: num_steps (optimiser steps of the whole training), dataset (names the validation metrics),
             seed, and further ones to save in checkpoints.
     """
 
     model: Any  # of transformers
     adapters: Any = None  # those of LoRA, if only these are trained (`judge.task.Adapters`)
-    validation: RowMetric  # a subclass sets it, and updates it with each batch of a validation
     main_metric: str  # of the validation; it is on the progress bar
 
-    def __init__(self, optimizer: OptimizerOptions, **hyperparameters: Any):
+    def __init__(self, optimizer: OptimizerOptions, figures: Figures, **hyperparameters: Any):
         super().__init__()
-        self.optimizer_options = optimizer
+        self.optimizer_options, self.validation = optimizer, RowMetric(figures)
         self.save_hyperparameters({**asdict(optimizer), **hyperparameters})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

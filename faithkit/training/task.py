@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 import torch.distributed
 from numpy.typing import NDArray
 
-from faithkit.baselines.simple_detectors import BaselineData, source_names
+from faithkit.baselines.simple_detectors import BaselineData, baseline_thresholds, source_names
 from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
@@ -67,6 +67,10 @@ class FinishedTraining(Generic[Data]):
         """The examples of all validation sets, in the order of their rows."""
         data: Any = self.data
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
+
+    def origin_with_baselines(self, examples: Sequence[Example]) -> dict[str, Any]:
+        """Adds the thresholds of simple baselines, fitted on the rows of the calibration, to the origin of a model."""
+        return {**self.origin, **baseline_thresholds(examples)}
 
     @cached_property
     def models(self) -> list[UsedModel]:
