@@ -27,7 +27,7 @@ NOT_HYPERPARAMETERS = (
 )
 
 
-Options = TypeVar("Options", bound=Any)  # CriticOptions or TaggerOptions, whose folders import this file
+Options = TypeVar("Options", bound=Any)  # CriticOptions or TaggerOptions
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:

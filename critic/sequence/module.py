@@ -14,7 +14,7 @@ from torch import Tensor
 
 from critic.auxiliary_losses import TokenHead, auxiliary_loss, overlap_targets
 from critic.encoder_module import EncoderModule
-from critic.sequence.options import CriticOptions
+from critic.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.pair_encoder import RESPONSE

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.options import CriticOptions
 from critic.sequence.module import CriticModule
-from critic.sequence.options import CriticOptions
 from critic.sequence.scorer import PAIRS_AT_ONCE, Critic
 from critic.sequence.settings import WEIGHT_NAMES, WEIGHTS, Settings
 from critic.weights import find_head, rescale_head

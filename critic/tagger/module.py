@@ -10,7 +10,7 @@ from torch import Tensor
 
 from critic.auxiliary_losses import answer_overlap, auxiliary_loss
 from critic.encoder_module import EncoderModule
-from critic.tagger.options import TaggerOptions
+from critic.options import TaggerOptions
 from critic.tagger.span_calibration import tagger_labels
 from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
 from critic.weights import load_classifier

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.options import TaggerOptions
 from critic.runtime import request_of
 from critic.tagger.module import TaggerModule
-from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import RESPONSES_AT_ONCE, Tagger
 from critic.tagger.span_calibration import Answers, Settings, SpanCalibration, tagger_labels
 from critic.weights import find_head, rescale_head
