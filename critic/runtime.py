@@ -24,18 +24,15 @@ from data_modules.encoding.ragged import Ragged, padded_inputs
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.arguments import (
     ASSISTANTS,
-    TEXT_HINT,
-    is_list,
     name_list,
     read_choice,
-    read_columns,
     read_examples,
     read_flag,
     read_iterable,
     read_passages,
+    read_rows,
     read_text,
     read_turns,
-    wrong,
 )
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate, can_quantise, computes_in_bf16, pack_inputs, quantise, to_bf16
@@ -104,15 +101,10 @@ def answer_call(judge: Judge, knowledge: Any, response: Any, history: Any, join:
     Raises:
         UserError: Lists have different lengths, or a text is empty or no text.
     """
+    rows = read_rows(knowledge, response, history)
     if isinstance(response, str):
-        return judge([read_request(knowledge, response, history, None, join)])[0]
-    if not is_list(response):
-        raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
-    columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-    rows = read_columns(columns, "response")
-    histories = rows.get("history", [None] * len(rows["response"]))
-    every = zip(rows["knowledge"], rows["response"], histories, strict=True)
-    results = judge([read_request(*row, number, join) for number, row in enumerate(every)])
+        return judge([read_request(*rows[0], None, join)])[0]
+    results = judge([read_request(*row, number, join) for number, row in enumerate(rows)])
     return [replace(one, id=str(number)) for number, one in enumerate(results)]
 
 
