@@ -14,7 +14,7 @@ from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
 from faithkit.training.checkpoints import is_in_shards
-from faithkit.training.module import TrainingModule, is_head
+from faithkit.training.module import Figures, TrainingModule, is_head
 from faithkit.training.training_options import OptimizerOptions
 
 HINT = "data=faithcritic, begin, ragtruth and embedded have both labels"
@@ -27,7 +27,7 @@ NOT_HYPERPARAMETERS = (
 )
 
 
-Options = TypeVar("Options", bound=Any)  # CriticOptions or TaggerOptions, whose folders import this file
+Options = TypeVar("Options", bound=Any)  # CriticOptions or TaggerOptions
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:
@@ -76,9 +76,9 @@ class EncoderModule(TrainingModule, Generic[Options]):
     span_head: TokenHead | None
     _word_vectors: torch.Tensor | None = None
 
-    def __init__(self, options: Options, optimizer: OptimizerOptions, **hyperparameters: Any):
+    def __init__(self, options: Options, optimizer: OptimizerOptions, figures: Figures, **hyperparameters: Any):
         kept = {name: value for name, value in asdict(cast(Any, options)).items() if name not in NOT_HYPERPARAMETERS}
-        super().__init__(optimizer, **kept, **hyperparameters)
+        super().__init__(optimizer, figures, **kept, **hyperparameters)
         self.options = options
 
     def set_up(self, model: Any) -> None:

@@ -1,20 +1,40 @@
 """Exports a detector's run as a folder that plain transformers loads, optionally with an ONNX graph."""
 
+import logging
+import os
 import shutil
-from contextlib import nullcontext
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
-from critic.onnx_export import PAIRS, write_graph
-from critic.runtime import ONNX
+from critic.runtime import (
+    GRAPH,
+    ONNX,
+    QUANTISED,
+    calibration_pairs,
+    calibration_requests,
+    check_graph_is_enough,
+    import_runtime,
+)
+from critic.sequence.scorer import Critic, window_logits
 from critic.sequence.settings import Settings as CriticSettings
+from critic.tagger.predictor import Tagger
 from critic.tagger.span_calibration import Settings as TaggerSettings
+from critic.tagger.windows import token_logits
 from critic.weights import EVIDENCE, HEAD, find_head, rescale_head
+from data_modules.encoding.tokens import PairTemplate
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_folder
+from faithkit.files.atomic import atomic_folder, hash_file
 from faithkit.files.model_folder import (
     CARD,
     MARK,
@@ -24,12 +44,26 @@ from faithkit.files.model_folder import (
     find_folder,
     read_sidecar,
     read_stored,
+    seal,
 )
 from faithkit.files.run_folder import RunFolder, run_lock
-from faithkit.records import HALLUCINATED
+from faithkit.packages import needs_package
+from faithkit.records import HALLUCINATED, Prediction
 from faithkit.training.export import TOLERANCE, Card, Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
+
+# Knowledge and responses of different lengths, on which logits are compared.
+PAIRS = [
+    ("The Danube flows through ten countries.", "It passes through ten countries."),
+    ("The Danube flows through ten countries.", "I swam in it once, it crosses twelve countries!"),
+    ("Bread is baked from flour and water.", "Flour and water."),
+    ("A " + "long " * 40 + "source about clocks.", "Clocks are mentioned, and so is the moon."),
+]
+OPSET = 18
+MAX_BYTES = 2**31 - 2**24  # of the weights: an ONNX file has at most 2 GiB
+MAX_LOGIT_DIFFERENCE = 1e-3  # in fp32, whose kernels round differently
+MAX_MEAN_CHANGE = 0.05  # of the responses' probabilities in int8
 
 LIMITS = (
     "It compares a response with the given source and has no world knowledge: a true statement that is missing "
@@ -133,23 +167,29 @@ def export(
             raise UserError(problem, place=checkpoint, hint="train with model=critic model.evidence=false")
         return card_of(sidecar, one_logit=one_logit)
 
-    return export_folder(checkpoint, output_dir, settings=_read_settings, card=card, compare=_compare, finish=finish)
+    def settings(sidecar: Sidecar) -> CriticSettings | TaggerSettings:
+        if sidecar.kind not in (CRITIC, TAGGER):
+            raise UserError(f"kind is {sidecar.kind!r}, and the export is for {CRITIC} and {TAGGER}")
+        return CriticSettings.from_sidecar(sidecar) if sidecar.kind == CRITIC else TaggerSettings.from_sidecar(sidecar)
+
+    return export_folder(checkpoint, output_dir, settings=settings, card=card, compare=_compare, finish=finish)
 
 
-def _read_settings(sidecar: Sidecar) -> CriticSettings | TaggerSettings:
-    if sidecar.kind not in (CRITIC, TAGGER):
-        raise UserError(f"kind is {sidecar.kind!r}, and the export is for {CRITIC} and {TAGGER}")
-    return CriticSettings.from_sidecar(sidecar) if sidecar.kind == CRITIC else TaggerSettings.from_sidecar(sidecar)
+def _load_plain(folder: Path, kind: str) -> tuple[Any, Any, Any]:
+    """Loads a folder's model in plain transformers, its tokenizer, and PAIRS as inputs."""
+    import transformers
+
+    task = "TokenClassification" if kind == TAGGER else "SequenceClassification"
+    with loading(str(folder)) as source:
+        model = load_model(getattr(transformers, f"AutoModelFor{task}"), source).eval()
+        tokenizer = load_tokenizer(source)
+    texts = [list(side) for side in zip(*PAIRS, strict=True)]
+    return model, tokenizer, tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
 
 
 def _reduce_to_one_logit(folder: Path) -> None:
     """Rewrites a critic of two logits as a plain transformers model of one, without faithkit.json, and checks it."""
-    import transformers
-
-    auto: Any = transformers.AutoModelForSequenceClassification
-    with loading(str(folder)) as source:
-        model, tokenizer = load_model(auto, source).eval(), load_tokenizer(source)
-    inputs = tokenizer(*zip(*PAIRS, strict=True), padding=True, truncation=True, return_tensors="pt")
+    model, _, inputs = _load_plain(folder, CRITIC)
     with torch.inference_mode():
         logits = model(**inputs).logits
     head = find_head(model)
@@ -161,7 +201,7 @@ def _reduce_to_one_logit(folder: Path) -> None:
     (folder / SIDECAR).unlink()
     model.save_pretrained(folder)
     with torch.inference_mode():
-        found = auto.from_pretrained(folder).eval()(**inputs).logits[:, 0]
+        found = type(model).from_pretrained(folder).eval()(**inputs).logits[:, 0]
     assert torch.allclose(found, logits[:, 1] - logits[:, 0], atol=TOLERANCE), "one logit, the difference of two"
 
 
@@ -208,23 +248,13 @@ def describe_graph(folder: Path) -> list[str]:
 
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
     """Compares the logits of the exported folder with best.ckpt; returns their number and the largest difference."""
-    import transformers
-
-    is_tagger = sidecar.kind == TAGGER
-    auto: Any = (
-        transformers.AutoModelForTokenClassification if is_tagger else transformers.AutoModelForSequenceClassification
-    )
-    with loading(str(folder)) as source:
-        reloaded = load_model(auto, source).eval()
-        tokenizer = load_tokenizer(source)
+    reloaded, _, inputs = _load_plain(folder, sidecar.kind)
     reference = trained_model(reloaded, run)
     if run.best.exists() and (head := sidecar.thresholds.get(HEAD)):
         rescale_head(reference, *head)
-    texts = [list(side) for side in zip(*PAIRS, strict=True)]
-    inputs = tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         found, expected = reloaded(**inputs).logits, reference(**inputs).logits
-    real = inputs["attention_mask"].bool() if is_tagger else ...
+    real = inputs["attention_mask"].bool() if sidecar.kind == TAGGER else ...
     return found[real].numel(), float((found - expected)[real].abs().max())
 
 
@@ -275,3 +305,142 @@ def describe_comparison(found: dict[str, Any]) -> str:
         f"average and {found['largest_probability_change']:.1e} at most; {found['labels_changed']} labels change. "
         f"onnxruntime is {found['times_as_fast']:.2f} times as fast as torch in fp32 (one thread)."
     )
+
+
+def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
+    """Writes the graph into a model's folder, replacing an existing graph, and describes it in faithkit.json.
+
+    torch's exporter writes it with dynamic axes; onnxruntime quantises it to int8: weights and embeddings have 7 bits
+    with a scale per output, activations 8 bits with dynamic ranges. It is compared with the torch model on texts of
+    many lengths, and refused if its outputs differ too much.
+
+    Returns:
+        The description: the file with its hash, opset, and the differences to the model's outputs.
+
+    Raises:
+        UserError: A package is missing, the model is too large, or the outputs differ too much.
+    """
+    import_runtime()
+    stored = read_stored(folder)
+    assert stored is not None, "the folder has a faithkit.json"
+    check_graph_is_enough(stored, folder)
+    shutil.rmtree(folder / ONNX, ignore_errors=True)
+    (folder / ONNX).mkdir()
+    name = QUANTISED if quantised else GRAPH
+    with tempfile.TemporaryDirectory(dir=folder / ONNX) as temporary:
+        exact = Path(temporary, "exact.onnx")
+        _export(folder, exact, stored["kind"])
+        if quantised:
+            with _quiet():
+                from onnxruntime.quantization import QuantType, quantize_dynamic
+
+                # 7 bits: two products of 8 by 7 bits fit the 16-bit accumulators of CPUs without VNNI.
+                options = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}
+                quantize_dynamic(exact, folder / name, **options)
+        else:
+            exact.rename(folder / name)
+    described = {
+        "file": name,
+        "sha256": hash_file(folder / name),
+        "opset": OPSET,
+        "int8": quantised,
+        "versions": {package: version(package) for package in ("onnx", "onnxruntime", "torch")},
+    }
+    seal(folder, {**stored, ONNX: described})
+    described["compared"] = found = compare(folder, is_tagger=stored["kind"] == TAGGER)
+    difference, change = found["largest_logit_difference"], found["mean_probability_change"]
+    if quantised and not change <= MAX_MEAN_CHANGE:
+        problem = f"int8 changes the probability of a response by {change:.3f} on average, over {MAX_MEAN_CHANGE}"
+        raise UserError(problem, place=str(folder), hint="format=onnx writes the graph in fp32")
+    if not quantised and not difference <= MAX_LOGIT_DIFFERENCE:
+        problem = f"the graph's logits differ by up to {difference:.1e}, over {MAX_LOGIT_DIFFERENCE:.0e}"
+        raise UserError(problem, place=str(folder), hint="export it without format=onnx")
+    seal(folder, {**stored, ONNX: described})
+    return described
+
+
+class _Logits(nn.Module):
+    """Returns only the logits of a classifier, from positional inputs."""
+
+    def __init__(self, model: nn.Module, names: list[str]):
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.model(**dict(zip(self.names, inputs, strict=True))).logits
+
+
+def _export(folder: Path, path: Path, kind: str) -> None:
+    model, tokenizer, inputs = _load_plain(folder, kind)
+    if (size := 4 * sum(tensor.numel() for tensor in model.parameters())) > MAX_BYTES:
+        problem = f"the encoder has {size / 2**30:.1f} GiB, and an ONNX file at most 2"
+        raise UserError(problem, place=str(folder), hint="export it without format=onnx")
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if PairTemplate.of(tokenizer).typed else [])]
+    free = {0: "windows", 1: "tokens"}
+    with _quiet(), needs_package("format=onnx"):
+        try:
+            torch.onnx.export(
+                _Logits(model, names).eval(),
+                tuple(inputs[name] for name in names),
+                os.fspath(path),
+                input_names=names,
+                output_names=["logits"],
+                dynamic_shapes=(tuple(dict(free) for _ in names),),
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            reason = str(error).strip().partition("\n")[0][:160]
+            problem = f"torch cannot export a {type(model).__name__} to ONNX: {reason}"
+            raise UserError(problem, place=str(folder), hint="export it without format=onnx") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences exporters, which print their steps and irrelevant warnings."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+def compare(folder: Path, *, is_tagger: bool) -> dict[str, Any]:
+    """Compares logits, probabilities, labels and CPU-seconds of a folder's graph with those of its weights."""
+    num_threads, sides = torch.get_num_threads(), []
+    torch.set_num_threads(1)  # waiting threads would count as CPU time
+    try:
+        for precision in ("32-true", ONNX):
+            results: Sequence[Prediction]
+            if is_tagger:
+                tagger, requests = Tagger.load(folder, device="cpu", precision=precision), calibration_requests()
+                texts = [[getattr(one, name) for one in requests] for name in ("question", "knowledge", "response")]
+                columns = tagger.encoder.encode_texts(*texts)
+                logits = token_logits(tagger.model, tagger.encoder, columns, tagger.batch_tokens)
+                begin = time.process_time()
+                results = tagger.tag(requests)
+            else:
+                critic = Critic.load(folder, device="cpu", precision=precision)
+                knowledge, response = calibration_pairs()
+                columns = critic.encoder.encode_texts(knowledge, response)
+                logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
+                begin = time.process_time()
+                results = critic.score(knowledge, response)
+            sides.append((logits, results, time.process_time() - begin))
+    finally:
+        torch.set_num_threads(num_threads)
+    (expected, expected_results, expected_seconds), (found, results, seconds) = sides
+    scores, expected_scores = ([one.score or 0.0 for one in side] for side in (results, expected_results))
+    change = np.abs(np.array(scores) - np.array(expected_scores))
+    return {
+        "responses": len(scores),
+        "largest_logit_difference": float(np.abs(found - expected).max()),
+        "mean_probability_change": float(change.mean()),
+        "largest_probability_change": float(change.max()),
+        "labels_changed": sum(a.label != b.label for a, b in zip(results, expected_results, strict=True)),
+        "times_as_fast": expected_seconds / seconds,
+    }

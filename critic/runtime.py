@@ -1,26 +1,39 @@
-"""Loads a trained detector, and runs it in the precision of scoring: fp32, bf16, int8, or as an ONNX graph.
+"""What detectors share: they read requests, load a checkpoint, and run it in fp32, bf16, int8, or as an ONNX graph.
 
 `export.py format=onnx` writes the graph. Each window is run separately without padding. A graph in int8 measures the
 ranges of its activations at run time, so that otherwise a score would depend on its batch.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm.auto import tqdm
 
-from critic.requests import Request
 from critic.weights import EVIDENCE, longest_sequence
 from data_modules.encoding.encoder import question_text
 from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
 from data_modules.encoding.ragged import Ragged, padded_inputs
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
-from faithkit.arguments import read_choice
+from faithkit.arguments import (
+    ASSISTANTS,
+    name_list,
+    read_choice,
+    read_examples,
+    read_flag,
+    read_iterable,
+    read_passages,
+    read_rows,
+    read_text,
+    read_turns,
+)
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate, can_quantise, computes_in_bf16, pack_inputs, quantise, to_bf16
 from faithkit.files.atomic import hash_file
@@ -28,12 +41,130 @@ from faithkit.files.model_folder import SIDECAR, Sidecar, card_languages, read_s
 from faithkit.languages import ENGLISH
 from faithkit.packages import needs_package
 from faithkit.provenance.used_model import trained_languages
+from faithkit.records import Example, Prediction, Turn
 from faithkit.settings.types import DETECTOR_PRECISIONS
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
 from faithkit.weights.resolve import fetch_folder, loading
 
+_END = object()
+TURN_BREAK = "\n"  # between turns, as in `question_text`
+SINGLE = "0"  # the id of the result of a single response
 ONNX = "onnx"  # the precision, the folder of the graph, and its key in faithkit.json
 GRAPH, QUANTISED = f"{ONNX}/model.onnx", f"{ONNX}/model_quantized.onnx"  # the usual names on the hub
+# Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
+# have the least padding; a GPU needs large batches.
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65_536
+
+Knowledge: TypeAlias = str | Sequence[str | Mapping[str, Any]]  # a text, or passages: texts, or objects with one
+HistoryTurn: TypeAlias = str | Turn | tuple[str, str] | Mapping[str, str]  # a text, or (speaker, text) in some form
+History: TypeAlias = str | Sequence[HistoryTurn] | None  # the last turn, or all turns, the oldest first
+Join: TypeAlias = Callable[[Sequence[str]], str]  # joins passages to one text
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One response with its knowledge and history.
+
+    Args:
+        question: The turns before the response, the oldest first, joined by line breaks.
+        asked: Those of them that the assistant has not written; None where the question is one text.
+    """
+
+    knowledge: str
+    question: str
+    response: str
+    asked: str | None = None
+
+
+Judge: TypeAlias = Callable[[list[Request]], Sequence[Prediction]]  # returns a result for each request, in order
+
+
+def request_of(example: Example) -> Request:
+    """Makes a request from an example."""
+    asked = _join_asked([(turn.speaker, turn.text) for turn in example.history])
+    return Request(example.knowledge, question_text(example), example.response, asked)
+
+
+def _join_asked(turns: Sequence[tuple[str | None, str]]) -> str:
+    """Joins the turns of others than the assistant; without names two speakers take turns, and the user was last."""
+    last = len(turns) - 1
+    return TURN_BREAK.join(
+        text
+        for place, (speaker, text) in enumerate(turns)
+        if (speaker.lower() not in ASSISTANTS if speaker else (last - place) % 2 == 0)
+    )
+
+
+def answer_call(judge: Judge, knowledge: Any, response: Any, history: Any, join: Join) -> Prediction | list[Prediction]:
+    """Judges what one call passes, a single response or a list of them; results of a list are numbered.
+
+    Raises:
+        UserError: Lists have different lengths, or a text is empty or no text.
+    """
+    rows = read_rows(knowledge, response, history)
+    if isinstance(response, str):
+        return judge([read_request(*rows[0], None, join)])[0]
+    results = judge([read_request(*row, number, join) for number, row in enumerate(rows)])
+    return [replace(one, id=str(number)) for number, one in enumerate(results)]
+
+
+def judge_examples(
+    judge: Judge, examples: Sequence[Example], *, chunk_size: int, description: str, progress: bool
+) -> Iterator[Prediction]:
+    """Judges examples chunk by chunk, and yields the results in their order; `description` labels the progress bar."""
+    examples, quiet = read_examples(examples), not read_flag("progress", progress)
+    for begin in tqdm(range(0, len(examples), chunk_size), description, disable=quiet, unit="chunk"):
+        chunk = examples[begin : begin + chunk_size]
+        for example, result in zip(chunk, judge([request_of(one) for one in chunk]), strict=True):
+            yield replace(result, id=example.id)
+
+
+def read_request(knowledge: Any, response: Any, history: Any, number: int | None, join: Join) -> Request:
+    """Reads and checks one request; errors name its number in a list."""
+    place = None if number is None else f"item {number}"
+    passages = read_passages("knowledge", knowledge, place)
+    turns = [] if history is None or isinstance(history, str) else read_turns("history", history, place)
+    question = history if isinstance(history, str) else TURN_BREAK.join(text for _, text in turns)
+    asked = _join_asked(turns) if turns else None
+    return Request(join(passages), question, read_text("response", response, place), asked)
+
+
+def stream_results(
+    judge: Judge,
+    knowledge: Iterable[Any],
+    response: Iterable[Any],
+    history: Iterable[Any] | None,
+    *,
+    join: Join,
+    chunk_size: int,
+    description: str,
+    progress: bool,
+) -> Iterator[Prediction]:
+    """Judges responses chunk by chunk, and yields the results one by one.
+
+    Args:
+        description: Label of the progress bar.
+        progress: Shows the progress bar.
+
+    Raises:
+        UserError: One column ends before the others, or an item is invalid.
+    """
+    given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+    columns = [read_iterable(name, column) for name, column in given.items()]
+    rows = enumerate(zip_longest(*columns, fillvalue=_END))
+    total = len(response) if isinstance(response, Sized) else None
+    with tqdm(total=total, desc=description, disable=not read_flag("progress", progress), unit="response") as bar:
+        while chunk := list(islice(rows, chunk_size)):
+            requests = []
+            for number, row in chunk:
+                if ended := [name for name, item in zip(given, row, strict=True) if item is _END]:
+                    problem = f"{name_list(ended)} ended before the others"
+                    hint = "give as many of each as there are responses"
+                    raise UserError(problem, place=f"item {number}", hint=hint)
+                requests.append(read_request(row[0], row[1], row[2] if len(row) > 2 else None, number, join))
+            for (number, _), result in zip(chunk, judge(requests), strict=True):
+                yield replace(result, id=str(number))
+            bar.update(len(chunk))
 
 
 class Output(NamedTuple):
@@ -149,11 +280,6 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         if computes_in_bf16(device):
             to_bf16(model)
     return model if precision == ONNX else accelerate(model)
-
-
-# Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
-# have the least padding; a GPU needs large batches.
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65_536
 
 
 def default_batch_tokens(model: Any) -> int:

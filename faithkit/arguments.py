@@ -297,6 +297,22 @@ def read_columns(columns: Mapping[str, Any], first: str) -> dict[str, list[Any]]
     return rows
 
 
+def read_rows(knowledge: Any, response: Any, history: Any) -> list[tuple[Any, Any, Any]]:
+    """Reads what one call passes, for a single response or a list: knowledge, response and history of each.
+
+    Raises:
+        UserError: Lists have different lengths, or the response is neither a text nor a list.
+    """
+    if isinstance(response, str):
+        return [(knowledge, response, history)]
+    if not is_list(response):
+        raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
+    columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {HISTORY: history})
+    rows = read_columns(columns, "response")
+    histories = rows.get(HISTORY, [None] * len(rows["response"]))
+    return list(zip(rows["knowledge"], rows["response"], histories, strict=True))
+
+
 def check_lengths(columns: Mapping[str, Sequence[Any]]) -> None:
     """Refuses lists of different lengths."""
     if len({len(column) for column in columns.values()}) > 1:

@@ -188,14 +188,14 @@ def join_with_default(left: Path, complete: Path, out: Path) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
-    from critic.logistic import sigmoid
     from critic.reader import detector
-    from critic.reader.model import BASE, Reader
+    from critic.reader.detector import BASE, Reader
     from critic.support.detector import FILE as DEFAULT_FILE
     from critic.support.detector import load_encoder
     from critic.support.word_model import VALUE, WordModel, fit, label_words, write_fitted
     from critic.support.word_states import encode_and_align
     from data_modules.encoding.encoder import question_text
+    from faithkit.calibration import sigmoid
     from faithkit.files.atomic import hash_file
     from faithkit.provenance.used_model import DATASETS
     from faithkit.weights.resolve import hash_weights, resolve

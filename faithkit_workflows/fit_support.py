@@ -107,9 +107,9 @@ def calibrate(
     import numpy as np
     from sklearn.metrics import f1_score, roc_auc_score
 
-    from critic.logistic import fit_line, sigmoid
     from critic.support.detector import hash_weights
     from critic.support.word_model import BALANCED, RECALL, VALUE, WordModel
+    from faithkit.calibration import fit_line, sigmoid
     from faithkit.weights.resolve import resolve
 
     examples = [example for example, _, _ in held]

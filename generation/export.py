@@ -55,20 +55,15 @@ def export(checkpoint: str, output_dir: str) -> Report:
 
     It is reloaded in plain transformers, and DoHA by the class in this package.
     """
-    return export_folder(
-        checkpoint, output_dir, settings=Settings.from_sidecar, card=_card, compare=_compare, reloaded_in=_reloaded_in
-    )
-
-
-def _reloaded_in(sidecar: Sidecar) -> str:
-    family = ARCHITECTURES[Settings.from_sidecar(sidecar).architecture]
-    return f"faithkit's {family.loader}" if family.is_internal else "plain transformers"
+    return export_folder(checkpoint, output_dir, settings=Settings.from_sidecar, card=_card, compare=_compare)
 
 
 def _card(sidecar: Sidecar, run: RunFolder) -> Card:
-    settings, usage = Settings.from_sidecar(sidecar), DOHA_USAGE
+    settings = Settings.from_sidecar(sidecar)
     family = ARCHITECTURES[settings.architecture]
+    usage, reloaded_in = DOHA_USAGE, f"faithkit's {family.loader}"
     if not family.is_internal:
+        reloaded_in = "plain transformers"
         is_seq2seq = settings.layout.kind == SEQ2SEQ
         tokenizer = load_tokenizer(str(run.hf if run.hf.exists() else run.path))
         usage = USAGE.format(
@@ -88,6 +83,7 @@ def _card(sidecar: Sidecar, run: RunFolder) -> Card:
         pipeline="text-generation",
         limits=LIMITS,
         tags="knowledge-grounded-dialogue, faithfulness",
+        reloaded_in=reloaded_in,
     )
 
 

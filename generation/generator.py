@@ -30,9 +30,8 @@ from faithkit.arguments import (
 from faithkit.errors import UserError
 from faithkit.inference.text import Decoding, Engine, LocalOptions, Prompt, read_decoding
 from faithkit.records import Example, Prediction, Turn
-from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, check_engine, choose_engine, load_checkpoint
 from generation.control import control_tokens
-from generation.weights import Settings
+from generation.weights import AUTO, ENGINES, TRANSFORMERS, Settings, check_engine, choose_engine, load_checkpoint
 
 Knowledge = str | list[str] | tuple[str, ...]
 History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]

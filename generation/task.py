@@ -27,7 +27,7 @@ from faithkit.reports.write_reports import Reports
 from faithkit.settings.config_files import MEASURED, OFFICIAL
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
-from faithkit.training.module import RowMetric, TrainingModule
+from faithkit.training.module import TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
@@ -113,6 +113,8 @@ class GeneratorModule(TrainingModule):
         seed: Seeds dropout, and what the objective has to begin from.
     """
 
+    main_metric = "perplexity"
+
     def __init__(
         self,
         model: Any,
@@ -123,10 +125,9 @@ class GeneratorModule(TrainingModule):
         dataset: str,
         seed: int,
     ):
-        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(optimizer, language_model_figures, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.objective = model, objective
         objective.set_up(model, seed)
-        self.validation = RowMetric(language_model_figures)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
@@ -147,9 +148,6 @@ class GeneratorModule(TrainingModule):
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         self.validation.update(batch["index"].cpu(), torch.from_numpy(row_statistics(self.model, batch)))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "perplexity")
 
 
 class GeneratorTask:
@@ -172,8 +170,10 @@ class GeneratorTask:
     ):
         self.options, self.objective = read_options(GeneratorOptions, model), objective
         self.optimizer = OptimizerOptions(**optimizer)
+        family = ARCHITECTURES[self.options.architecture]
+        self.model_class = family.model_class
         layout = TurnLayout(
-            kind=ARCHITECTURES[self.options.architecture].kind,
+            kind=family.kind,
             max_length=self.options.max_length,
             max_response_length=self.options.max_response_length,
             max_history=self.options.max_history,
@@ -209,10 +209,6 @@ class GeneratorTask:
         if options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-
-    @property
-    def model_class(self) -> Any:
-        return ARCHITECTURES[self.options.architecture].model_class
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Any]:
         """Fits nothing: the model itself predicts, and control tokens use the terciles of the training rows."""

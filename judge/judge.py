@@ -9,11 +9,8 @@ from typing import Annotated, Any, Unpack, overload
 from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import (
-    TEXT_HINT,
     ManyResponses,
     OneResponse,
-    is_list,
-    read_columns,
     read_examples,
     read_passages,
     read_text,
@@ -260,17 +257,8 @@ class Judge:
             progress: Shows a progress bar for a list.
         """
         arguments.read_flag("progress", progress)
-        if is_single := isinstance(response, str):
-            rows = [(knowledge, response, history)]
-        elif is_list(response):
-            given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
-            columns = read_columns(given, "response")
-            histories = columns.get("history", [None] * len(columns["response"]))
-            rows = list(zip(columns["knowledge"], columns["response"], histories, strict=True))
-        else:
-            raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
-        examples = []
-        for number, (known, text, turns) in enumerate(rows):
+        is_single, examples = isinstance(response, str), []
+        for number, (known, text, turns) in enumerate(arguments.read_rows(knowledge, response, history)):
             place = f"item {number}"
             # Judges also read dialogues without knowledge.
             is_empty = known is None or (isinstance(known, str) and not known.strip()) or known in ([], ())

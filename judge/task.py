@@ -16,8 +16,6 @@ from data_modules.encoding.batching import Batches
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
 from data_modules.encoding.ragged import Ragged, branched_batch, causal_batch
 from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
-from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
 from faithkit.calibration import ScoreCalibration, logit
 from faithkit.errors import UserError, shorten
 from faithkit.fast import accelerate_training, is_enabled
@@ -41,7 +39,7 @@ from faithkit.training.language_model import (
     token_losses,
     token_mean,
 )
-from faithkit.training.module import RowMetric, TrainingModule
+from faithkit.training.module import TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.adapters import NAME, add_adapters, base_name, write_adapters
@@ -113,6 +111,8 @@ class JudgeModule(TrainingModule):
             response (`MessageTokens.choices`).
     """
 
+    main_metric = "macro_f1"
+
     def __init__(
         self,
         model: Any,
@@ -124,10 +124,9 @@ class JudgeModule(TrainingModule):
         dataset: str,
         seed: int,
     ):
-        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(optimizer, _compute_metrics, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.verdict, self.adapters = model, verdict, adapters
         self.strict_loading = adapters is None  # checkpoints of adapters are partial; `check_fits` compares them
-        self.validation = RowMetric(_compute_metrics)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         losses = token_losses(run_model(self.model, batch).logits, batch["target"])
@@ -151,9 +150,6 @@ class JudgeModule(TrainingModule):
             batch["label"][:, None].double(),
         ]
         self.validation.update(batch["index"], torch.cat(columns, dim=1))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "macro_f1")
 
 
 def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
@@ -243,6 +239,9 @@ class JudgeTask:
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
+        from transformers import AutoModelForCausalLM
+
+        self.model_class: Any = AutoModelForCausalLM
         self.options = read_options(JudgeOptions, model)
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
@@ -306,12 +305,6 @@ class JudgeTask:
             base=base_name(options.weights),
         )
 
-    @property
-    def model_class(self) -> Any:
-        from transformers import AutoModelForCausalLM
-
-        return AutoModelForCausalLM
-
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Judge]:
         """Fits temperature and threshold on the verdicts' probabilities of the validation rows."""
         model.set_attn_implementation("sdpa")
@@ -342,7 +335,7 @@ class JudgeTask:
             template=self.encoder.template,
             max_length=options.max_length,
             calibration=judge.calibration,
-            origin={**training.origin, **baseline_thresholds(training.validation)},
+            origin=training.origin_with_baselines(training.validation),
         )
         return Calibrated(predictor=judge, sidecar=settings.to_sidecar(), examples=training.validation, fit=fit)
 
@@ -363,7 +356,4 @@ class JudgeTask:
         tests: TestResults[Prediction],
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        counted = fit_counted_features(
-            training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim
-        )
-        return report_detector(training, tests, fitted_on=training.validation, counted=counted)
+        return report_detector(training, tests, fitted_on=training.validation, aim=self.options.threshold_aim)

@@ -27,7 +27,7 @@ from faithkit.inference.text import Decoding, Engine, LocalOptions, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
-from generation.build_engine import load_checkpoint, load_weights
+from generation.weights import load_checkpoint, load_weights
 from judge.options import AskOptions
 from judge.prompt import build_prompts, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results

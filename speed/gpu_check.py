@@ -21,7 +21,7 @@ from data_modules.encoding.ragged import Ragged, causal_batch
 from faithkit.fast import accelerate_training
 from faithkit.settings.config_files import CONFIGS
 from faithkit.training.language_model import run_model, token_losses
-from faithkit.training.module import build_optimizer, parameter_groups
+from faithkit.training.module import build_optimizer
 from faithkit.weights.adapters import add_adapters
 from faithkit.weights.load import build_empty
 from speed import gpu_speed as gpu
@@ -74,7 +74,7 @@ def _measure(title: str, options: Namespace) -> list[str]:
     model.train()
     ids = np.random.default_rng(0).integers(5, config.vocab_size, (block.batch_size, block.max_length))
     reply = min(block.get("max_response_length", REPLY), block.max_length // 4)
-    optimizer, read_clock = build_optimizer(parameter_groups(model, 1e-5, 0.1), 1e-5), clock_of(options.device)
+    optimizer, read_clock = build_optimizer(model, 1e-5, 0.1), clock_of(options.device)
     gpu.reset_peak(options.device)
 
     def run(count: int) -> None:

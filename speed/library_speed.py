@@ -27,7 +27,7 @@ from faithkit.files.model_folder import find_folder
 from faithkit.inference.text import Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.weights.resolve import resolve
-from generation.build_engine import load_checkpoint, load_weights
+from generation.weights import load_checkpoint, load_weights
 from speed.generate_speed import DECODING
 from speed.measure import BenchmarkParser, alternate, rates, start_worker, table, write_results
 from speed.samples import PAIRS, make_pairs

@@ -30,7 +30,7 @@ from data_modules.reading.dataset import GeneratedSource
 from data_modules.splits import MixPart
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
-from faithkit.training.module import build_optimizer, parameter_groups
+from faithkit.training.module import build_optimizer
 from faithkit.training.trainer import build_trainer, seed_and_threads
 from faithkit.training.training_options import OptimizerOptions
 from faithkit.weights.resolve import resolve
@@ -208,7 +208,7 @@ def train_batches(
 
     A first step, which allocates gradients and moments, does not count.
     """
-    optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
+    optimizer = build_optimizer(model, LR, 0.0)
     begin = 0.0
     for number, batch in enumerate([batches[-1], *batches]):
         if number == 1:

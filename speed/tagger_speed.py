@@ -28,8 +28,8 @@ import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from critic import Tagger
+from critic.options import TaggerOptions
 from critic.tagger.module import TaggerModule
-from critic.tagger.options import TaggerOptions
 from critic.tagger.span_calibration import Settings, SpanCalibration, tagger_labels, widen_to_words
 from critic.weights import load_classifier
 from data_modules.datasets.ragtruth import RagTruth

@@ -32,8 +32,8 @@ from transformers import (
     TrainingArguments,
 )
 
+from critic.options import CriticOptions
 from critic.sequence.module import CriticModule
-from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.build import build_source
 from data_modules.encoding.pair_encoder import PairEncoder

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from omegaconf import OmegaConf
 
-from critic.sequence.options import CriticOptions
+from critic.options import CriticOptions
 from data_modules.build import SOURCES, datasets_of
 from faithkit.targets import DATASETS, TARGETS, build
 from faithkit_workflows.train import describe_training

@@ -15,13 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.requests import example_chunks
 from critic.runtime import (
     ONNX,
+    SINGLE,
+    Request,
     apply_precision,
     calibration_pairs,
     check_precision,
     default_batch_tokens,
+    judge_examples,
     pad_inputs,
 )
 from data_modules.encoding.tokens import tokenize
@@ -285,11 +287,16 @@ class EntailmentChecker:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "checking", progress):
-            found = self.supported([one.knowledge for one in chunk], [one.response for one in chunk])
-            for example, score in zip(chunk, (1 - found).tolist(), strict=True):
-                label = HALLUCINATED if score >= self.threshold else FAITHFUL
-                yield Prediction(id=example.id, label=label, score=score)
+
+        def judge(requests: Sequence[Request]) -> list[Prediction]:
+            scores = 1 - self.supported([one.knowledge for one in requests], [one.response for one in requests])
+            labels = np.where(scores >= self.threshold, HALLUCINATED, FAITHFUL).tolist()
+            both = zip(labels, scores.tolist(), strict=True)
+            return [Prediction(id=SINGLE, label=label, score=score) for label, score in both]
+
+        yield from judge_examples(
+            judge, examples, chunk_size=RESPONSES_AT_ONCE, description="checking", progress=progress
+        )
 
     def supported(self, documents: Sequence[str], responses: Sequence[str]) -> NDArray[np.float64]:
         """Computes P(supported) of each response [responses]."""

@@ -1,6 +1,6 @@
 """Trains the adapters of `thorough`: easy rows first, then the everyday answers.
 
-Each step reads one sequence: a context with all its answers (`critic.reader.model`), or short premises with their
+Each step reads one sequence: a context with all its answers (`Packer`), or short premises with their
 hypotheses. The loss is the cross-entropy of verdicts, that of tokens where wrong parts are known, and half of
 softplus(right - wrong) over pairs of a wrong and a right answer to one question. Only the adapters of the upper layers
 and the heads are trained. The state after each epoch is kept, so that an interrupted training goes on.
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm.auto import tqdm
 
-from critic.reader.model import BASE, SCALE, Pack, Packer, load_base
+from critic.reader.detector import BASE, SCALE, Pack, Packer, load_base
 from faithkit.files.atomic import atomic_file
 from faithkit.records import HALLUCINATED, Example
 
@@ -174,32 +174,33 @@ def make_lessons(packer: Packer, examples: Sequence[Example], questions: Sequenc
     """
     both = zip(examples, questions, strict=True)
     texts = ((example.knowledge, question, example.response) for example, question in both)
-    return [_make_lesson(pack, examples, questions) for pack in packer.pack(texts)]
-
-
-def _make_lesson(pack: Pack, examples: Sequence[Example], questions: Sequence[str]) -> Lesson:
-    rows = [piece.row for piece in pack.pieces]
-    wrong = [examples[row].label == HALLUCINATED for row in rows]
-    tokens, token_labels = list[int](), list[float]()
-    for piece, place in zip(pack.pieces, pack.places, strict=True):
-        example = examples[piece.row]
-        if example.label != HALLUCINATED or example.spans:
-            spans = [(span.start, span.end) for span in example.spans or ()]
-            tokens += range(place, place + len(piece.ids))
-            token_labels += [float(any(b < end and begin < e for b, e in spans)) for begin, end in piece.offsets]
-    pairs = [
-        (i, j)
-        for i, one in enumerate(rows)
-        for j, other in enumerate(rows)
-        if wrong[i] and not wrong[j] and questions[one] and questions[one] == questions[other]
-    ]
-    return Lesson(
-        pack=pack,
-        labels=torch.tensor(wrong, dtype=torch.float32),
-        tokens=torch.tensor(tokens, dtype=torch.long),
-        token_labels=torch.tensor(token_labels),
-        pairs=torch.tensor(pairs, dtype=torch.long).reshape(-1, 2),
-    )
+    lessons = []
+    for pack in packer.pack(texts):
+        rows = [piece.row for piece in pack.pieces]
+        wrong = [examples[row].label == HALLUCINATED for row in rows]
+        tokens, token_labels = list[int](), list[float]()
+        for piece, place in zip(pack.pieces, pack.places, strict=True):
+            example = examples[piece.row]
+            if example.label != HALLUCINATED or example.spans:
+                spans = [(span.start, span.end) for span in example.spans or ()]
+                tokens += range(place, place + len(piece.ids))
+                token_labels += [float(any(b < end and begin < e for b, e in spans)) for begin, end in piece.offsets]
+        pairs = [
+            (i, j)
+            for i, one in enumerate(rows)
+            for j, other in enumerate(rows)
+            if wrong[i] and not wrong[j] and questions[one] and questions[one] == questions[other]
+        ]
+        lessons.append(
+            Lesson(
+                pack=pack,
+                labels=torch.tensor(wrong, dtype=torch.float32),
+                tokens=torch.tensor(tokens, dtype=torch.long),
+                token_labels=torch.tensor(token_labels),
+                pairs=torch.tensor(pairs, dtype=torch.long).reshape(-1, 2),
+            )
+        )
+    return lessons
 
 
 def train(

@@ -14,14 +14,13 @@ from torch import Tensor
 
 from critic.auxiliary_losses import TokenHead, auxiliary_loss, overlap_targets
 from critic.encoder_module import EncoderModule
-from critic.sequence.options import CriticOptions
+from critic.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.pair_encoder import RESPONSE
 from faithkit.calibration import ScoreCalibration, log_odds
 from faithkit.fast import EVERY_TOKEN, FIRST_TOKEN, accelerate_training, pack_inputs
 from faithkit.metrics.classification import score_validation
-from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
 
@@ -70,6 +69,8 @@ class CriticModule(EncoderModule[CriticOptions]):
         seed: Seeds the new head and dropout.
     """
 
+    main_metric = "macro_f1"
+
     def __init__(
         self,
         options: CriticOptions,
@@ -79,7 +80,7 @@ class CriticModule(EncoderModule[CriticOptions]):
         dataset: str,
         seed: int = 0,
     ):
-        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(options, optimizer, validation_metrics, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(options.weights, dropout=options.dropout, seed=seed)
         needs_tokens = options.reads_tokens or options.support_weight or options.span_weight
         accelerate_training(model, EVERY_TOKEN if needs_tokens else FIRST_TOKEN)
@@ -90,7 +91,6 @@ class CriticModule(EncoderModule[CriticOptions]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
                 self.span_head = TokenHead(self.model.config.hidden_size)
-        self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor], **options: Any) -> Any:
         """Runs the model; the output's `logits` are [rows, classes]."""
@@ -133,9 +133,6 @@ class CriticModule(EncoderModule[CriticOptions]):
         labels = batch["label"].float()[:, None]
         logits = labels.new_zeros(len(labels), 2) if self.options.evidence_alone else self(batch).logits.float()
         self.validation.update(batch["index"], torch.cat([logits, labels], dim=1))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "macro_f1")
 
 
 def validation_metrics(_: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:

@@ -17,23 +17,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.logistic import linear
-from critic.requests import SINGLE, History, Knowledge, Request, answer_call, example_chunks, stream_results
 from critic.runtime import (
     ONNX,
+    SINGLE,
+    History,
+    Knowledge,
     LoadedCheckpoint,
+    Request,
+    answer_call,
     apply_precision,
     calibration_pairs,
     check_precision,
     default_batch_tokens,
+    judge_examples,
     load_checkpoint,
+    stream_results,
     to_inputs,
 )
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse
-from faithkit.calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure, log_odds
+from faithkit.calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure, linear, log_odds
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.fast import FIRST_TOKEN, Batch, accelerate, run_batches
@@ -138,7 +143,7 @@ class Critic:
         batch_tokens: Tokens of a batch; changes the speed, not the scores. None chooses by the device.
         name: The model's name in `repr`; None takes its class.
         hallucinated: For each class of the model, whether it means hallucinated.
-        weights: Weights of the evidence features (`critic.sequence.evidence`); empty uses the encoder's log-odds alone.
+        weights: Weights of the evidence features (`critic.sequence.task`); empty uses the encoder's log-odds alone.
 
     Attributes:
         languages: Those that it reads (`faithkit.languages`).
@@ -346,7 +351,7 @@ class Critic:
         )
 
     def _scores(
-        self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None
+        self, requests: Sequence[Request], threshold: float | None = None, abstain_at: float | None = None
     ) -> list[Prediction]:
         threshold = arguments.read_probability("threshold", threshold)
         abstain_at = arguments.read_probability("abstain_at", abstain_at)
@@ -361,9 +366,9 @@ class Critic:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        for chunk in example_chunks(examples, PAIRS_AT_ONCE, "scoring", progress):
-            scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
-            yield from self.calibration.predictions([e.id for e in chunk], scores)
+        yield from judge_examples(
+            self._scores, examples, chunk_size=PAIRS_AT_ONCE, description="scoring", progress=progress
+        )
 
     def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Computes the calibrated P(hallucinated) of each pair."""

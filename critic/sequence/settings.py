@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHT_NAMES
 from critic.weights import EVIDENCE, HEAD, Line
+from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
+from data_modules.encoding.pair_encoder import RUNS
 from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.calibration import ScoreCalibration
 from faithkit.detector import CRITIC
@@ -14,6 +15,9 @@ from faithkit.records import LABELS
 from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import Count, OneOf, Sizes, Tokens, Weights
 
+WEIGHTS = ("own log-odds", *COLUMNS, "bias")
+TOKEN_WEIGHTS = (*WEIGHTS[:-1], RUNS, "evidence: weakest tokens", "bias")
+WEIGHT_NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a list is identified by its length
 Evidence = Annotated[Weights, Sizes((0, *WEIGHT_NAMES))]
 
 
@@ -26,7 +30,7 @@ class Settings:
         order: Order of the two texts.
         max_knowledge_words: Words read of longer knowledge (`data_modules.encoding.pair_encoder`); None reads all.
         max_windows: Windows read of long knowledge, when the threshold was fitted too; None reads all.
-        evidence: Weights of the evidence features (`critic.sequence.evidence.WEIGHT_NAMES`); empty without evidence.
+        evidence: Weights of the evidence features, by WEIGHT_NAMES; empty without evidence.
         head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
             calibration is outside the weights.
         origin: Provenance: base weights, data and its fingerprint, versions.

@@ -1,6 +1,6 @@
 """The critic's training task: encoder, module, and calibration and test of the best checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,20 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.logistic import linear
-from critic.sequence.evidence import WEIGHT_NAMES, fit_evidence
+from critic.options import CriticOptions
 from critic.sequence.module import CriticModule
-from critic.sequence.options import CriticOptions
 from critic.sequence.scorer import PAIRS_AT_ONCE, Critic
-from critic.sequence.settings import Settings
+from critic.sequence.settings import WEIGHT_NAMES, WEIGHTS, Settings
 from critic.weights import find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
-from faithkit.calibration import ScoreCalibration, apply_temperature, calibration_error
+from faithkit.calibration import Floats, ScoreCalibration, calibration_error, fit_line, linear, sigmoid
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports
@@ -30,6 +26,8 @@ from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
 
 FIT_ROWS = 1500  # of each dataset, to fit the ten weights of the evidence alone
+MIN_SPREAD = 1e-9
+NUM_FITTED = len(WEIGHTS) - 1  # columns of the regression of evidence; the remaining columns are separate scores
 
 
 class CriticTask:
@@ -41,6 +39,9 @@ class CriticTask:
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
+        from transformers import AutoModelForSequenceClassification
+
+        self.model_class: Any = AutoModelForSequenceClassification
         self.options = read_options(CriticOptions, model)
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
@@ -59,12 +60,6 @@ class CriticTask:
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
         """Builds the module to train."""
         return CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-
-    @property
-    def model_class(self) -> Any:
-        from transformers import AutoModelForSequenceClassification
-
-        return AutoModelForSequenceClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Critic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
@@ -97,7 +92,7 @@ class CriticTask:
                 critic.weights = (*(slope * weight for weight in weights), slope * constant + bias)
             else:  # the head gets them when it is written; until then they weigh its log-odds
                 critic.weights = head = slope, bias
-            fit["ece_after"] = calibration_error(apply_temperature(slope * odds + bias, 1.0), gold)
+            fit["ece_after"] = calibration_error(sigmoid(slope * odds + bias), gold)
         if self.options.evidence:
             fit["evidence"] = {
                 "weights": dict(zip(WEIGHT_NAMES[len(critic.weights)], critic.weights, strict=True)),
@@ -111,7 +106,7 @@ class CriticTask:
             evidence=critic.weights if self.options.evidence else (),
             head=head,
             calibration=critic.calibration,
-            origin={**training.origin, **baseline_thresholds(examples)},
+            origin=training.origin_with_baselines(examples),
         )
         return Calibrated(
             predictor=critic,
@@ -158,9 +153,7 @@ class CriticTask:
         tests: TestResults[Prediction],
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""
-        fitted_on = calibrated.examples
-        counted = fit_counted_features(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
-        return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
+        return report_detector(training, tests, fitted_on=calibrated.examples, aim=self.options.threshold_aim)
 
 
 def compute_rows(
@@ -176,3 +169,71 @@ def compute_rows(
         return [found for chunk in chunks for found in compute(rows.columns(chunk)).tolist()]
 
     return np.array(training.divide_work(len(numbers), compute_part))
+
+
+def fit_evidence(
+    evidence: Floats, gold: NDArray[Any], sources: Sequence[str], *, with_odds: bool = True
+) -> tuple[tuple[float, ...], str]:
+    """Fits the weights of a critic's log-odds and of word and token features; returns them with a note if it cannot.
+
+        log-odds = w0 * the encoder's log-odds + sum over k of w_k * feature k + bias
+
+    `model.evidence=words` fits a logistic regression on eight word features. With `words_and_tokens` three scores are
+    summed: that regression, unknown character 4-grams, and the response's weakest tokens (`critic.token_support`). Each
+    is divided by its standard deviation within a dataset, so that they have equal influence. Their relative weights are
+    not fitted, because they differ between domains: weights that fit some domains rank others worse.
+
+    With `model.evidence_alone=true` w0 is 0: the model is not run on pairs, and nothing is trained.
+
+    An encoder trained on a few domains ranks the pairs of another domain little better than unknown words do, and the
+    two make different errors: their combination ranks better than either (research/experiments/taggers.md). The weights
+    are fitted as a tagger's (`faithkit.calibration`), and each class of each dataset has the same total weight;
+    otherwise the largest dataset would dominate. Each dataset has a separate bias in the fit, and the mean bias is
+    kept: a single bias costs 2 points of AUROC on held-out domains.
+
+    | Relative                           | Use it for                                               |
+    |------------------------------------|----------------------------------------------------------|
+    | `critic.tagger.span_calibration`   | the same for tokens and sentences                        |
+    | `faithkit.baselines.word_features` | the words alone, without a model                         |
+    | `critic.token_support`             | the weakest tokens, by an encoder that is not fine-tuned |
+    | `critic.auxiliary_losses`          | an encoder that learns which words the knowledge lacks   |
+
+    Args:
+        sources: The dataset of each row.
+        with_odds: Fits a weight for the log-odds, the first column; false sets it to 0.
+    """
+    names, dataset = np.unique(np.array(sources), return_inverse=True)
+    indicators = np.eye(len(names))[dataset] if len(names) > 1 else None
+    counts = row_weights(gold, sources)
+    first = 0 if with_odds else 1
+    fitted, bias, note = fit_line(evidence[:, first:NUM_FITTED], gold, counts, indicators, leads=with_odds)
+    weights = np.array(fitted if with_odds else (0.0, *fitted))
+    if evidence.shape[1] == NUM_FITTED:
+        return (*weights.tolist(), bias), note
+    scores = np.column_stack(
+        [evidence[:, :NUM_FITTED] @ weights, evidence[:, NUM_FITTED], -evidence[:, NUM_FITTED + 1]]
+    )
+    residuals = np.empty_like(scores)  # within datasets
+    for number in range(dataset.max(initial=-1) + 1):
+        rows = dataset == number
+        residuals[rows] = scores[rows] - np.average(scores[rows], axis=0, weights=counts[rows])
+    spread = np.sqrt(np.average(residuals**2, axis=0, weights=counts))
+    scale = 1 / np.where(spread > MIN_SPREAD, spread, np.inf)  # a constant column gets no weight
+    (slope,), bias, sum_note = fit_line((scores @ scale)[:, None], gold, counts, indicators)
+    regression, runs, tokens = slope * scale
+    return (*(regression * weights).tolist(), float(runs), -float(tokens), bias), note or sum_note
+
+
+def row_weights(gold: NDArray[Any], sources: Sequence[str]) -> Floats:
+    """Computes weights that give each class of each dataset the same total; their mean is 1 [rows].
+
+    >>> import numpy as np
+    >>> from critic.sequence.task import row_weights
+    >>> row_weights(np.array([1, 0, 0, 1]), ["begin", "begin", "begin", "snli"]).tolist()  # 3 classes of datasets
+    [1.3333333333333333, 0.6666666666666666, 0.6666666666666666, 1.3333333333333333]
+    """
+    _, group = np.unique(
+        [f"{source}\0{label}" for source, label in zip(sources, gold, strict=True)], return_inverse=True
+    )
+    size = np.bincount(group)
+    return len(gold) / len(size) / size[group]

@@ -38,7 +38,6 @@ from critic.support.normal_forms import (
     WORD,
     Quantity,
     Word,
-    find_quantities,
     opposites,
     read_quantities,
 )
@@ -216,7 +215,12 @@ class Alignment:
         self.asked = [place for place, word in enumerate(question.words) if word.kind in CONTENT]
         self.asked_norms = question.vocabulary
         self.asked_closeness = question.states[self.asked] @ context.states.T
-        self.near = self._near()
+        closeness = np.concatenate([self.closeness, self.asked_closeness])
+        # The closeness of each word of response and question to the surroundings of each context word.
+        self.near = closeness.copy()
+        for step, weight in enumerate(context.decays, 1):
+            np.maximum(self.near[:, :-step], closeness[:, step:] * weight, out=self.near[:, :-step])
+            np.maximum(self.near[:, step:], closeness[:, :-step] * weight, out=self.near[:, step:])
         self.distance = _positions(response.words, sentence_ends=False)
         numbers = sorted({word.sentence for word in response.words})
         self.matches = {number: self._match(number) for number in numbers}
@@ -239,7 +243,13 @@ class Alignment:
         word, match = self.words[place], self.matches[self.words[place].sentence]
         known, in_match = bool(self.equal[place].any()), bool(self.equal_in_sentence[place, match.number])
         closest = float(self.closeness[place].max())
-        exists, has_rivals, fit, rival_fit = self._compare_rivals(place, match)
+        exists, has_rivals, fit, rival_fit = False, False, 0.0, 0.0
+        others = [other for other in match.content if other != place]
+        if word.kind in CONTENT and (others or self.asked):
+            same, rivals = self.find_rivals(place, match)
+            fits = self.fit(place, others)
+            exists, has_rivals = bool(same), bool(rivals)
+            fit, rival_fit = best_fit(fits, same), best_fit(fits, rivals)
         margin = rival_fit - fit if exists and has_rivals else 0.0
         asked = word.norm in self.asked_norms
         grams = _grams(word.lower)
@@ -272,15 +282,6 @@ class Alignment:
             is_known and pair is not None and pair.shares_head,
         ]
 
-    def _near(self) -> Floats:
-        """Computes the closeness of each word of response and question to the surroundings of each context word."""
-        closeness = np.concatenate([self.closeness, self.asked_closeness])
-        near = closeness.copy()
-        for step, weight in enumerate(self.context.decays, 1):
-            np.maximum(near[:, :-step], closeness[:, step:] * weight, out=near[:, :-step])
-            np.maximum(near[:, step:], closeness[:, :-step] * weight, out=near[:, step:])
-        return near
-
     def _match(self, number: int) -> Match:
         """Matches a sentence of the response with the sentence of the context whose words are closest."""
         places = [place for place, word in enumerate(self.words) if word.sentence == number]
@@ -309,15 +310,6 @@ class Alignment:
         norms = {kind: {word.norm for word in matched if word.kind == kind} for kind in WORD_KINDS}
         return Match(content, first, end, best, features, is_negated, norms)
 
-    def _compare_rivals(self, place: int, match: Match) -> tuple[bool, bool, float, float]:
-        """Returns whether a value is in the context, whether it has rivals, and the fit of both."""
-        others = [other for other in match.content if other != place]
-        if self.words[place].kind not in CONTENT or not (others or self.asked):
-            return False, False, 0.0, 0.0
-        fit = self.fit(place, others)
-        same, rivals = self.find_rivals(place, match)
-        return bool(same), bool(rivals), best_fit(fit, same), best_fit(fit, rivals)
-
     def fit(self, place: int, others: Sequence[int]) -> Floats:
         """Computes how well a word of the response fits the place of each word of the context [context words]."""
         near = [1 / (1 + abs(self.distance[place] - self.distance[other]) / 2) for other in others]
@@ -331,7 +323,19 @@ class Alignment:
         word = self.words[place]
         here, there, context = self.response.quantities, self.context.quantities, self.context.words
         if word.kind == NUMBER:
-            return find_quantities(here[place], word, there, context)
+            quantity = here[place]
+            same = [
+                other
+                for other, found in there.items()
+                if found.equals(quantity) or (context[other].norm == word.norm and not (found.unit and quantity.unit))
+            ]
+            return same, [  # of the same dimension; without a unit, other numbers
+                other
+                for other, found in there.items()
+                if context[other].norm != word.norm
+                and not found.equals(quantity)
+                and (not quantity.unit or found.dimension == quantity.dimension)
+            ]
         if word.kind == UNIT:
             number = next((near for near in (place - 1, place - 2, place + 1) if near in here), None)
             if number is not None:

@@ -10,7 +10,6 @@ A marked span is shown with the sentence of the context that it is compared with
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from critic.logistic import sigmoid
-from critic.requests import SINGLE, Request, answer_call, example_chunks, request_of
-from critic.runtime import apply_precision, calibration_requests, check_precision
+from critic.runtime import (
+    SINGLE,
+    Request,
+    answer_call,
+    apply_precision,
+    calibration_requests,
+    check_precision,
+    judge_examples,
+)
 from critic.support.alignment import ALIGNED, Alignment, Floats, best_fit
 from critic.support.arithmetic import first_number
 from critic.support.normal_forms import (
@@ -41,7 +46,7 @@ from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import WEIGHTS, ContextCache, WordEncoder, encode_and_align, load_bert
 from critic.weights import check_weights
 from faithkit import arguments
-from faithkit.calibration import logit
+from faithkit.calibration import logit, sigmoid
 from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
@@ -175,34 +180,28 @@ class SupportDetector:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "checking", progress):
-            for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
-                yield replace(checked, id=example.id)
+        yield from judge_examples(
+            self.check, examples, chunk_size=RESPONSES_AT_ONCE, description="checking", progress=progress
+        )
 
     def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Prediction]:
         """Computes label, probability and spans of each response; a faithful one has no span."""
         threshold = self.model.threshold if threshold is None else threshold
-        return [
-            result
-            for begin in range(0, len(requests), RESPONSES_AT_ONCE)
-            for result in self._check_chunk(requests[begin : begin + RESPONSES_AT_ONCE], threshold)
-        ]
-
-    def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Prediction]:
-        # Values of the question are not judged, so earlier turns of the assistant must not be a part of it.
-        asked = (r.question if r.asked is None else r.asked for r in requests)
-        texts = [(r.knowledge or "", question, r.response) for r, question in zip(requests, asked, strict=True)]
-        aligned = encode_and_align(self.encoder, texts)
         results = []
-        for request, alignment, (odds, logits) in zip(requests, aligned, self._weigh(texts, aligned), strict=True):
-            places = alignment.places
-            score = float(sigmoid(odds)) if places else 0.0
-            if places and alignment.features[:, VALUE].any():
-                score = max(score, self.model.value_probability)
-            is_hallucinated = bool(places) and score >= threshold
-            spans = self._mark(request.response, alignment, logits) if is_hallucinated else ()
-            label = HALLUCINATED if is_hallucinated else FAITHFUL
-            results.append(Prediction(id=SINGLE, label=label, score=score, spans=spans))
+        for begin in range(0, len(requests), RESPONSES_AT_ONCE):
+            chunk = requests[begin : begin + RESPONSES_AT_ONCE]
+            # Values of the question are not judged, so earlier turns of the assistant must not be a part of it.
+            texts = [(r.knowledge or "", r.question if r.asked is None else r.asked, r.response) for r in chunk]
+            aligned = encode_and_align(self.encoder, texts)
+            for request, alignment, (odds, logits) in zip(chunk, aligned, self._weigh(texts, aligned), strict=True):
+                places = alignment.places
+                score = float(sigmoid(odds)) if places else 0.0
+                if places and alignment.features[:, VALUE].any():
+                    score = max(score, self.model.value_probability)
+                is_hallucinated = bool(places) and score >= threshold
+                spans = self._mark(request.response, alignment, logits) if is_hallucinated else ()
+                label = HALLUCINATED if is_hallucinated else FAITHFUL
+                results.append(Prediction(id=SINGLE, label=label, score=score, spans=spans))
         return results
 
     def _weigh(self, texts: Sequence[tuple[str, str, str]], aligned: Sequence[Alignment]) -> list[tuple[float, Floats]]:

@@ -14,7 +14,6 @@
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +24,6 @@ from data_modules.reading.formats import read_sections
 NUMBER, UNIT, DATE, NAME, WORD = "number", "unit", "date", "name", "word"
 NEGATION, QUANTIFIER, MODAL, ANSWER, STOP = "negation", "quantifier", "modal", "answer", "stop"
 CONTENT = frozenset({WORD, NAME, NUMBER, DATE, UNIT})
-UNKNOWN_UNIT = ""
 CURRENCIES = ("euro", "dollar", "sterling")  # may stand before their number
 MAX_DIGITS, LARGEST = 12, 1e15  # a longer run of digits is the number of an order or a parcel, and no amount
 
@@ -247,24 +245,26 @@ class Quantity(NamedTuple):
 
 def read_quantities(words: list[Word]) -> dict[int, Quantity]:
     """Finds the quantity of each number, by the number's place in the list of words."""
-    return {place: _quantity(words, place) for place, word in enumerate(words) if word.kind == NUMBER}
-
-
-def _quantity(words: list[Word], place: int) -> Quantity:
-    number, unit = words[place], UNKNOWN_UNIT
-    behind = [word for word in words[place + 1 : place + 3] if word.sentence == number.sentence]
-    if place and words[place - 1].norm in CURRENCIES:
-        unit = words[place - 1].norm
-    elif behind and behind[0].kind == UNIT:
-        unit = behind[0].norm
-    elif len(behind) == 2 and behind[1].kind == UNIT and behind[0].kind == WORD and behind[0].lower != "per":
-        unit = behind[1].norm  # five working days
-    amount = parse_number(number.norm)
-    if amount is None:
-        return Quantity(number.norm, unit, unit)
-    dimension, factor = _CONVERSIONS.get(unit, (unit, 1.0))
-    digits = 12 if factor == 1 else 5  # two units of one amount differ by the rounding of their factors
-    return Quantity(float(f"{amount * factor:.{digits}g}"), dimension, unit)
+    found = {}
+    for place, number in enumerate(words):
+        if number.kind != NUMBER:
+            continue
+        unit = ""
+        behind = [word for word in words[place + 1 : place + 3] if word.sentence == number.sentence]
+        if place and words[place - 1].norm in CURRENCIES:
+            unit = words[place - 1].norm
+        elif behind and behind[0].kind == UNIT:
+            unit = behind[0].norm
+        elif len(behind) == 2 and behind[1].kind == UNIT and behind[0].kind == WORD and behind[0].lower != "per":
+            unit = behind[1].norm  # five working days
+        amount = parse_number(number.norm)
+        if amount is None:
+            found[place] = Quantity(number.norm, unit, unit)
+        else:
+            dimension, factor = convert(unit)
+            digits = 12 if factor == 1 else 5  # two units of one amount differ by the rounding of their factors
+            found[place] = Quantity(float(f"{amount * factor:.{digits}g}"), dimension, unit)
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -278,22 +278,3 @@ def opposites(norm: str) -> frozenset[str]:
 def convert(unit: str) -> tuple[str, float]:
     """Returns the dimension of a unit and its factor; a unit that does not convert is its own dimension."""
     return _CONVERSIONS.get(unit, (unit, 1.0))
-
-
-def find_quantities(
-    quantity: Quantity, word: Word, there: dict[int, Quantity], context: Sequence[Word]
-) -> tuple[list[int], list[int]]:
-    """Finds equal quantities, and others of the same dimension; without a unit, other numbers."""
-    same = [
-        place
-        for place, found in there.items()
-        if found.equals(quantity) or (context[place].norm == word.norm and not (found.unit and quantity.unit))
-    ]
-    rivals = [
-        place
-        for place, found in there.items()
-        if context[place].norm != word.norm
-        and not found.equals(quantity)
-        and (not quantity.unit or found.dimension == quantity.dimension)
-    ]
-    return same, rivals

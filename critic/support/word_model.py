@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-from critic.logistic import sigmoid
 from critic.support.alignment import FEATURES
 from critic.support.word_states import WordEncoder, encode_and_align
 from critic.token_support import SHARPNESS
 from data_modules.encoding.encoder import question_text
+from faithkit.calibration import sigmoid
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import read_strict_json

@@ -10,15 +10,13 @@ from torch import Tensor
 
 from critic.auxiliary_losses import answer_overlap, auxiliary_loss
 from critic.encoder_module import EncoderModule
-from critic.tagger.fit_calibration import best_f1
-from critic.tagger.options import TaggerOptions
+from critic.options import TaggerOptions
 from critic.tagger.span_calibration import tagger_labels
 from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
 from critic.weights import load_classifier
 from data_modules.encoding.tokens import UNTYPED_TAG
 from faithkit.errors import UserError
 from faithkit.fast import accelerate_training, is_enabled
-from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
 
@@ -83,6 +81,8 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         seed: Seeds the new head and dropout.
     """
 
+    main_metric = "char_f1"
+
     def __init__(
         self,
         options: TaggerOptions,
@@ -92,7 +92,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         dataset: str,
         seed: int = 0,
     ):
-        super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        super().__init__(options, optimizer, validation_metrics, num_steps=num_steps, dataset=dataset, seed=seed)
         model = load_classifier(
             options.weights,
             tagger_labels(options.typed),
@@ -105,7 +105,6 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         self.set_up(model)
         if options.token_support:
             self.freeze_encoder()
-        self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """Computes the logits of the answers' tokens [tokens, classes]."""
@@ -159,9 +158,6 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         columns = [log_odds(logits.float()), batch["tag"].float(), batch["characters"].float()]
         self.validation.update(torch.stack([index[row], place], dim=1), torch.stack(columns, dim=1))
 
-    def on_validation_epoch_end(self) -> None:
-        self.log_validation(self.validation, "char_f1")
-
 
 def validation_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
     """Computes F1 of characters and of responses, each at its best threshold, AUROC and the loss.
@@ -192,3 +188,20 @@ def validation_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> 
         if 0 < labels.sum() < len(labels):
             metrics[name] = float(roc_auc_score(labels, scores))
     return metrics
+
+
+def best_f1(
+    odds: NDArray[np.float64], true_positives: NDArray[np.int64], positives: NDArray[np.int64], total: int
+) -> float:
+    """Computes the best F1 over all thresholds on the log-odds.
+
+    Args:
+        odds: Log-odds of each row; rows with at least the threshold are predicted hallucinated [rows].
+        true_positives: True positives that a predicted row adds [rows].
+        positives: Predicted positives that it adds [rows].
+        total: Gold positives of all rows.
+    """
+    order = np.argsort(-odds, kind="stable")
+    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))  # the last of equal odds, which share a threshold
+    hits, size = np.cumsum(true_positives[order])[ends], np.cumsum(positives[order])[ends]
+    return float((2 * hits / np.maximum(size + total, 1)).max(initial=0.0))

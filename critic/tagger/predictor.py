@@ -11,18 +11,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.requests import (
+from critic.runtime import (
+    ONNX,
     SINGLE,
     TURN_BREAK,
     History,
     Knowledge,
     Request,
     answer_call,
-    example_chunks,
-    request_of,
+    apply_precision,
+    calibration_requests,
+    check_precision,
+    judge_examples,
+    load_checkpoint,
     stream_results,
 )
-from critic.runtime import ONNX, apply_precision, calibration_requests, check_precision, load_checkpoint
 from critic.tagger.span_calibration import Answers, Settings, SpanCalibration, tagger_labels
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
@@ -284,9 +287,9 @@ class Tagger:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "tagging", progress):
-            for example, tagged in zip(chunk, self.tag([request_of(one) for one in chunk]), strict=True):
-                yield replace(tagged, id=example.id)
+        yield from judge_examples(
+            self.tag, examples, chunk_size=RESPONSES_AT_ONCE, description="tagging", progress=progress
+        )
 
     def tag(
         self,

@@ -7,7 +7,7 @@ Its features add two things to the log-odds of a token that a tagger trained on 
 - The mean log-odds of its sentence. Single tokens are noisy, and annotators mark clauses and sentences.
 - Whether its word is missing from context and question, which an encoder would have to learn.
 
-A logistic regression on validation weighs the features (`critic.tagger.fit_calibration`).
+A logistic regression on validation weighs the features (`critic.tagger.task`).
 """
 
 import re
@@ -20,11 +20,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.logistic import linear, sigmoid
-from critic.requests import Request
+from critic.runtime import Request
 from critic.weights import HEAD, Line
 from data_modules.encoding.ragged import Ragged
-from faithkit.calibration import ResponseThreshold
+from faithkit.calibration import ResponseThreshold, linear, sigmoid
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar

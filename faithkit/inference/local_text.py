@@ -20,7 +20,7 @@ from faithkit.inference.text import (
     Prompt,
     Reply,
     Request,
-    check_requests,
+    check_unique_ids,
 )
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
 from faithkit.weights.load import (
@@ -79,7 +79,7 @@ class LocalTextEngine:
 
     def _prompts(self, requests: Sequence[Request], new_tokens: int) -> tuple[list[Prompt], list[Reply]]:
         """Encodes requests; returns replies with a problem for those that are too long."""
-        check_requests(requests)
+        check_unique_ids("requests", requests)
         prompts, replies = [], []
         encoded = self.tokens.prompts([one.messages for one in requests], [one.template for one in requests])
         for request, ids in zip(requests, encoded, strict=True):

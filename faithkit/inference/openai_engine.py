@@ -31,7 +31,7 @@ from faithkit.inference.openai_server import (
     read_server,
     weigh_choices,
 )
-from faithkit.inference.text import AUTO, BEAM, Decoding, Form, Reply, Request, check_requests
+from faithkit.inference.text import AUTO, BEAM, Decoding, Form, Reply, Request, check_unique_ids
 from faithkit.packages import needs_package
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class OpenAiEngine:
         return self._run(requests, weigh)
 
     def _run(self, requests: Sequence[Request], work: Callable[[Any, Request], Awaitable[Reply]]) -> Iterator[Reply]:
-        check_requests(requests)
+        check_unique_ids("requests", requests)
 
         async def answer(client: Any, request: Request) -> Reply:
             try:

@@ -139,15 +139,15 @@ class Engine(Protocol):
 
 def check_prompts(prompts: Sequence[Prompt]) -> None:
     """Checks that prompts have unique ids and are not empty."""
-    check_unique_ids("prompts", [prompt.id for prompt in prompts])
+    check_unique_ids("prompts", prompts)
     empty = [prompt.id for prompt in prompts if not len(prompt.ids)]
     if empty:
         raise UserError(f"the prompt {shorten(empty[0])} has no tokens", hint="give the model something to read")
 
 
-def check_unique_ids(what: str, ids: Sequence[str]) -> None:
-    """Checks that ids are unique."""
-    twice = [id_ for id_, count in Counter(ids).items() if count > 1]
+def check_unique_ids(what: str, items: "Sequence[Prompt] | Sequence[Request]") -> None:
+    """Checks that the ids of prompts or requests are unique."""
+    twice = [id_ for id_, count in Counter(item.id for item in items).items() if count > 1]
     if twice:
         raise UserError(f"two {what} have the id {shorten(twice[0])}", hint="make the ids of the data unique")
 
@@ -267,8 +267,3 @@ class TextEngine(Protocol):
         They are relative to each other: their sum is 1. An engine without log-probabilities gives none.
         """
         ...
-
-
-def check_requests(requests: Sequence[Request]) -> None:
-    """Checks that the ids of requests are unique."""
-    check_unique_ids("requests", [request.id for request in requests])

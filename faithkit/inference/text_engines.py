@@ -33,7 +33,7 @@ from faithkit.inference.text import (
     Reply,
     Request,
     TextEngine,
-    check_requests,
+    check_unique_ids,
 )
 from faithkit.packages import install_hint
 from faithkit.settings.check import check_value, options
@@ -178,7 +178,7 @@ class CachedEngine:
         keys: Sequence[bytes],
         ask: Callable[[Sequence[Request]], Iterator[Reply]],
     ) -> Iterator[Reply]:
-        check_requests(requests)
+        check_unique_ids("requests", requests)
         unknown: dict[bytes, list[str]] = {}
         by_id = {request.id: request for request in requests}
         for request, key in zip(requests, keys, strict=True):

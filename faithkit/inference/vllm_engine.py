@@ -24,7 +24,6 @@ class VllmEngine:
         max_length: Tokens of prompt and completion together.
         relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
         adapters: LoRA adapters that are put on the model, unmerged.
-        prefix_cache: What prompts begin with alike is read once.
     """
 
     name = "vllm"
@@ -38,7 +37,6 @@ class VllmEngine:
         max_length: int,
         relative: bool = False,
         adapters: AdapterFolder | None = None,
-        prefix_cache: bool = True,
     ):
         from transformers import AutoConfig
 
@@ -75,7 +73,7 @@ class VllmEngine:
             dtype="float32" if self.precision == "32-true" else "bfloat16",
             max_model_len=max_length,
             skip_tokenizer_init=True,
-            enable_prefix_caching=prefix_cache,
+            enable_prefix_caching=True,  # what prompts begin with alike is read once
             **settings,
         )
         self.request: dict[str, Any] = {}  # arguments of every call of vLLM

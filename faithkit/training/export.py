@@ -114,6 +114,7 @@ class Card:
     Args:
         pipeline: The hub's name of its task; None if a plain pipeline would give other labels.
         thresholds: How a score becomes a label; empty for a model without labels.
+        reloaded_in: The program that loads the folder, and compares its logits.
     """
 
     title: str
@@ -123,6 +124,7 @@ class Card:
     limits: Sequence[str]
     thresholds: str = ""
     tags: str = "hallucination-detection, faithfulness"
+    reloaded_in: str = "plain transformers"
 
 
 def compared_examples(*rows: tuple[str, Sequence[str], str]) -> list[Example]:
@@ -148,7 +150,6 @@ def export_folder(
     settings: Callable[[Sidecar], Any],
     card: Callable[[Sidecar, RunFolder], Card],
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
-    reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
     copy_model: Callable[[Path, Path], None] | None = None,
     finish: Callable[[Sidecar, Path], None] = lambda _, __: None,
 ) -> Report:
@@ -158,7 +159,6 @@ def export_folder(
         settings: Reads the settings of the model, which refuses an incomplete sidecar.
         card: Returns the texts of the model card.
         compare: Returns the number of compared logits, and the largest difference from the run's checkpoint.
-        reloaded_in: Returns the program that `compare` reloads the folder in.
         copy_model: Copies the model without its card; None copies the folder.
         finish: Adds files to the folder before it gets its final name.
 
@@ -185,13 +185,14 @@ def export_folder(
         else:
             shutil.copytree(source, unfinished, dirs_exist_ok=True)
         run = RunFolder(checkpoint)
-        text = model_card(card(sidecar, run), sidecar, read_metrics(run.metrics))
+        texts = card(sidecar, run)
+        text = model_card(texts, sidecar, read_metrics(run.metrics))
         (unfinished / "README.md").write_text(text, encoding="utf-8")
         num_logits, difference = compare(sidecar, run, unfinished)
         if not difference <= TOLERANCE:
             raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
         finish(sidecar, unfinished)
-    return Report(target, num_logits, difference, reloaded_in(sidecar))
+    return Report(target, num_logits, difference, texts.reloaded_in)
 
 
 def trained_model(reloaded: Any, run: RunFolder) -> Any:

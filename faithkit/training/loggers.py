@@ -81,7 +81,7 @@ class CsvLogger(Logger):
             write_text(self.file, _table(self._columns, [*rows, row]))
             return
         with disk_errors(self.file), self.file.open("a", encoding="utf-8", newline="") as file:
-            file.write(_lines(self._columns, [row]))
+            file.write(_table(self._columns, [row], has_head=False))
 
     def _read(self, content: bytes) -> list[dict[str, str]]:
         """Reads the complete lines; a file without a readable header is renamed, not lost."""
@@ -122,13 +122,12 @@ def _fields(line: str) -> list[str]:
         return []
 
 
-def _table(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    return _lines(columns, [dict(zip(columns, columns, strict=True)), *rows]) if columns else ""
-
-
-def _lines(columns: Sequence[str], rows: Iterable[Row]) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Row], *, has_head: bool = True) -> str:
     text = io.StringIO(newline="")
-    csv.DictWriter(text, columns).writerows(rows)
+    writer = csv.DictWriter(text, columns)
+    if has_head:
+        writer.writeheader()
+    writer.writerows(rows)
     return text.getvalue()
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -74,16 +74,18 @@ class TrainingModule(pl.LightningModule):
 
     Args:
         optimizer: The options of AdamW and its schedule.
+        figures: Computes the metrics of a validation from its rows, with which a subclass updates `validation`.
         hyperparameters: num_steps (optimiser steps of the whole training), dataset (names the validation metrics),
             seed, and further ones to save in checkpoints.
     """
 
     model: Any  # of transformers
     adapters: Any = None  # those of LoRA, if only these are trained (`judge.task.Adapters`)
+    main_metric: str  # of the validation; it is on the progress bar
 
-    def __init__(self, optimizer: OptimizerOptions, **hyperparameters: Any):
+    def __init__(self, optimizer: OptimizerOptions, figures: Figures, **hyperparameters: Any):
         super().__init__()
-        self.optimizer_options = optimizer
+        self.optimizer_options, self.validation = optimizer, RowMetric(figures)
         self.save_hyperparameters({**asdict(optimizer), **hyperparameters})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -143,16 +145,14 @@ class TrainingModule(pl.LightningModule):
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
-    def log_validation(self, metric: RowMetric, main: str) -> None:
-        """Logs the metrics of a validation, the main one also on the progress bar, and resets the metric."""
-        for name, value in metric.compute().items():
-            self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == main)
-        metric.reset()
+    def on_validation_epoch_end(self) -> None:
+        for name, value in self.validation.compute().items():
+            self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == self.main_metric)
+        self.validation.reset()
 
     def configure_optimizers(self) -> Any:
         o = self.optimizer_options
-        groups = parameter_groups(self, o.lr, o.weight_decay, layer_decay=o.layer_decay, head_lr=o.head_lr)
-        optimizer = build_optimizer(groups, o.lr)
+        optimizer = build_optimizer(self, o.lr, o.weight_decay, layer_decay=o.layer_decay, head_lr=o.head_lr)
         num_steps = self.hparams["num_steps"]
         num_warmup = math.ceil(o.warmup * num_steps)
         decays = {
@@ -172,10 +172,10 @@ class TrainingModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def parameter_groups(
+def build_optimizer(
     module: nn.Module, lr: float, weight_decay: float, *, layer_decay: float = 1.0, head_lr: float | None = None
-) -> list[dict]:
-    """Groups parameters by learning rate and by whether weight decay applies: not to biases and norms.
+) -> torch.optim.AdamW:
+    """Builds AdamW in its fused form, one pass over the parameters; biases and norms do not decay.
 
     Args:
         layer_decay: Each layer further from the output learns this much slower; 1 is the same rate everywhere.
@@ -194,14 +194,9 @@ def parameter_groups(
         decay = 0.0 if parameter.ndim < 2 else weight_decay
         group = groups.setdefault((rate, decay), {"params": [], "lr": rate, "weight_decay": decay})
         group["params"].append(parameter)
-    return list(groups.values())
+    return torch.optim.AdamW(list(groups.values()), lr=lr, fused=True)
 
 
 def is_head(name: str) -> bool:
     """Whether a parameter belongs to the head on an encoder, the pooler included."""
     return bool(re.search(r"(^|\.)(classifier|score|pooler|head)\.", name))
-
-
-def build_optimizer(groups: Iterable[dict], lr: float) -> torch.optim.AdamW:
-    """Builds AdamW in its fused form: one pass over the parameters."""
-    return torch.optim.AdamW(list(groups), lr=lr, fused=True)

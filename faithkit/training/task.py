@@ -5,7 +5,7 @@ the test sets, write hf/, report. Tasks differ in three hooks: `calibrate`, `pre
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,8 +16,8 @@ import pytorch_lightning as pl
 import torch.distributed
 from numpy.typing import NDArray
 
-from faithkit.baselines.simple_detectors import BaselineData, source_names
-from faithkit.baselines.word_features import CountedFeatures
+from faithkit.baselines.simple_detectors import BaselineData, baseline_thresholds, source_names
+from faithkit.baselines.word_features import MAX_ROWS, fit_counted_features
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
@@ -68,28 +68,14 @@ class FinishedTraining(Generic[Data]):
         data: Any = self.data
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
 
-    def seen(self, calibrated_on: Iterable[Example]) -> SeenRows:
-        """Collects the rows that the model has seen, in earlier trainings, training, validation and calibration."""
-        data: Any = self.data
-        keys = {TRAINED: data.keys("train"), CHOSEN: data.keys("validation"), CALIBRATED: [row_keys(calibrated_on)]}
-        return self.inherited | SeenRows.of(keys)
+    def origin_with_baselines(self, examples: Sequence[Example]) -> dict[str, Any]:
+        """Adds the thresholds of simple baselines, fitted on the rows of the calibration, to the origin of a model."""
+        return {**self.origin, **baseline_thresholds(examples)}
 
     @cached_property
     def models(self) -> list[UsedModel]:
         """The model of hf/, as the origins of predictions name it."""
         return [describe_model(str(self.run.path))]
-
-    def training_sample(self, size: int) -> list[Example]:
-        """Draws at most `size` training examples; none if the data is streamed."""
-        data: Any = self.data
-        subsets = data.subsets.get("train", ())
-        total = sum(len(subset) for subset in subsets)
-        rows = np.arange(total) if total <= size else np.sort(np.random.default_rng(0).permutation(total)[:size])
-        examples: list[Example] = []
-        for subset in subsets:
-            examples += subset.encoded.examples(subset.indices[rows[(rows >= 0) & (rows < len(subset))]])
-            rows = rows - len(subset)
-        return examples
 
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
         """Returns the results of items 0 to `count` in order; each process computes its share of them.
@@ -135,22 +121,16 @@ class Task(Protocol[Data, Predictor, Row]):
     Its constructor takes the rest of the `model` block as `model=`, and the keys of the task's block. A predictor
     is what the calibrated model predicts with, and a row is its result for one example. `calibrate` and `predict` run
     the model, which may be sharded, as a whole and only within `divide_work`; `report` does not run it.
+
+    Attributes:
+        encoder: Turns examples into batches: an `Encoder` of data_modules.
+        tokenizer: Written to hf/ with the weights.
+        model_class: The Auto class of the model.
     """
 
-    @property
-    def encoder(self) -> Any:
-        """Turns examples into batches: an `Encoder` of data_modules."""
-        ...
-
-    @property
-    def tokenizer(self) -> Any:
-        """Written to hf/ with the weights."""
-        ...
-
-    @property
-    def model_class(self) -> Any:
-        """The Auto class of the model."""
-        ...
+    encoder: Any
+    tokenizer: Any
+    model_class: Any
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> pl.LightningModule:
         """Builds the module to train, for this number of optimiser steps."""
@@ -206,7 +186,13 @@ def finish_training(
     if in_shards:
         best = load_best(training.module, training.run, task.model_class).eval()
     calibrated.finish_model(best)
-    write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, training.seen(calibrated.examples))
+    keys = {
+        TRAINED: data.keys("train"),
+        CHOSEN: data.keys("validation"),
+        CALIBRATED: [row_keys(calibrated.examples)],
+    }
+    seen = training.inherited | SeenRows.of(keys)  # in earlier trainings too
+    write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, seen)
     if (adapters := getattr(training.module, "adapters", None)) is not None:
         adapters.write(training.run)
     return task.report(training, calibrated, tests), calibrated.fit
@@ -218,15 +204,27 @@ def report_detector(
     *,
     fitted_on: Sequence[Example],
     parts: str = "validation",
-    counted: CountedFeatures | None = None,
+    aim: str | None = None,
 ) -> Reports:
     """Writes a detector's predictions, one file for each test set, and compares them with the labels.
 
     Args:
         fitted_on: The examples of the calibration, on which baselines choose their thresholds.
         parts: The parts of the data that these examples are from.
-        counted: The baseline that was fitted on training rows, if any.
+        aim: Also fits the baseline of counted features on a sample of training rows, with a threshold for this aim.
     """
+    counted = None
+    if aim is not None:
+        subsets = training.data.subsets.get("train", ())  # none if the data is streamed
+        total = sum(len(subset) for subset in subsets)
+        rows = np.arange(total)
+        if total > MAX_ROWS:
+            rows = np.sort(np.random.default_rng(0).permutation(total)[:MAX_ROWS])
+        sample: list[Example] = []
+        for subset in subsets:
+            sample += subset.encoded.examples(subset.indices[rows[(rows >= 0) & (rows < len(subset))]])
+            rows = rows - len(subset)
+        counted = fit_counted_features(sample, fitted_on, aim=aim)
     labelled, origins = {}, {}
     for name, (examples, predictions) in tests.items():
         if examples:

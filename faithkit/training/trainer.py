@@ -302,6 +302,15 @@ def build_trainer(
         raise UserError("there is no CUDA device", place="trainer.accelerator", hint="use trainer=cpu")
     if precision == "auto":
         precision = best_precision(accelerator)
+    strategy, timeout = hardware["strategy"], timedelta(seconds=hardware.get("timeout_seconds", TIMEOUT_SECONDS))
+    if strategy == "ddp":
+        strategy = DDPStrategy(timeout=timeout)
+    elif strategy == FSDP:
+        from faithkit.training.sharded_strategy import ShardedStrategy
+
+        devices = hardware["devices"]
+        count = devices if isinstance(devices, int) else max(1, torch.cuda.device_count())
+        strategy = ShardedStrategy(count * hardware["num_nodes"], timeout=timeout)
     monitor, mode = callbacks["monitor"], callbacks["mode"]
     shows_bar = callbacks["progress_bar"] and sys.stderr.isatty()
     chosen: list[pl.Callback] = [FiniteLoss(callbacks["log_every_num_steps"])]
@@ -318,7 +327,7 @@ def build_trainer(
         accelerator=accelerator,
         devices=hardware["devices"],
         num_nodes=hardware["num_nodes"],
-        strategy=_strategy(hardware),
+        strategy=strategy,
         precision=precision,
         max_epochs=1,
         check_val_every_n_epoch=None,
@@ -335,17 +344,3 @@ def build_trainer(
         plugins=[DurableCheckpoints()],
         default_root_dir=run.path,
     )
-
-
-def _strategy(hardware: Mapping[str, Any]) -> Any:
-    strategy, timeout = hardware["strategy"], timedelta(seconds=hardware.get("timeout_seconds", TIMEOUT_SECONDS))
-    if strategy == "ddp":
-        return DDPStrategy(timeout=timeout)
-    if strategy != FSDP:
-        return strategy
-    from faithkit.training.sharded_strategy import ShardedStrategy
-
-    devices = hardware["devices"]
-    if not isinstance(devices, int):
-        devices = max(1, torch.cuda.device_count())
-    return ShardedStrategy(devices * hardware["num_nodes"], timeout=timeout)

@@ -82,13 +82,6 @@ def _read(path: Path) -> WandbNames:
         raise UserError(f"not the names of a W&B run: {error}", place=str(path), hint=hint) from error
 
 
-def tags_of(config: Mapping[str, Any]) -> list[str]:
-    """Returns the tags of a run, such as `model=critic`."""
-    parts = {part: config[part].get("name") for part in ("model", "data", "benchmark", "scale") if config.get(part)}
-    parts |= {part: part_name(config[part]) for part in ("objective", "control") if config.get(part)}
-    return [f"{part}={name}"[:64] for part, name in parts.items()]  # characters that W&B accepts
-
-
 def names_of_model(model: Any) -> WandbNames | None:
     """Finds the W&B run that made a model, from the path of its run or of the hf/ folder in it."""
     folder = Path(str(model)).expanduser()
@@ -177,6 +170,9 @@ class WandbRun:
         except (OSError, subprocess.TimeoutExpired):  # without git, W&B has no address either
             names_account = False
         self._config, self._artifact = config, artifact
+        parts = {part: config[part].get("name") for part in ("model", "data", "benchmark", "scale") if config.get(part)}
+        parts |= {part: part_name(config[part]) for part in ("objective", "control") if config.get(part)}
+        all_tags = [f"{part}={name}"[:64] for part, name in parts.items()]  # W&B accepts 64 characters
         names, made_by = wandb_names(run, job), names_of_model(config.get("checkpoint"))
         try:
             self.run = wandb.init(
@@ -185,7 +181,7 @@ class WandbRun:
                 project=project,
                 group=group or names.group or (made_by.group if made_by else None),
                 job_type=job,
-                tags=list(dict.fromkeys([*tags_of(config), *tags])),
+                tags=list(dict.fromkeys([*all_tags, *tags])),
                 dir=run.path,
                 mode="offline" if offline else None,
                 resume="allow",

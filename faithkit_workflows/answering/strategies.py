@@ -12,10 +12,9 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder, read_config, write_config
 from faithkit.inference.text import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
-from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine, load_checkpoint
 from generation.control import ENTAILED, OVERLAP, Ctrl, Terciles, check_controlled, control_tokens, levels
 from generation.generator import Advance, Candidate, Generator
-from generation.weights import Settings
+from generation.weights import AUTO, EngineChoice, Settings, check_engine, choose_engine, load_checkpoint
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response
 

@@ -66,11 +66,11 @@ class Kind:
 
 MODEL_KINDS = {
     "critic.sequence.task.CriticTask": Kind(
-        "critic", "critic.sequence.options:CriticOptions", {**_CLASSIFICATION, "loss": COST}
+        "critic", "critic.options:CriticOptions", {**_CLASSIFICATION, "loss": COST}
     ),
     "critic.tagger.task.TaggerTask": Kind(
         "tagger",
-        "critic.tagger.options:TaggerOptions",
+        "critic.options:TaggerOptions",
         {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
     ),
     "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", kinds_of(LANGUAGE_MODEL)),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from critic import Critic
 from critic.export import export
-from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHTS, fit_evidence
+from critic.sequence.settings import TOKEN_WEIGHTS, WEIGHTS
+from critic.sequence.task import fit_evidence
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder

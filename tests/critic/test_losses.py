@@ -176,7 +176,7 @@ def test_validation_metrics_by_hand() -> None:
     assert untagged == {"char_f1": 0.0, "response_f1": 0.0, "loss": 0.0}
 
 
-@pytest.mark.parametrize("module", ["sequence.module", "auxiliary_losses", "tagger.module", "sequence.evidence"])
+@pytest.mark.parametrize("module", ["sequence.module", "auxiliary_losses", "tagger.module", "sequence.task"])
 def test_the_examples_of_docstrings_run(module: str) -> None:
     found = doctest.testmod(import_module(f"critic.{module}"))
     assert found.attempted >= 3 and not found.failed

@@ -12,8 +12,7 @@ from scipy.special import softmax
 
 from critic import Critic, Tagger
 from critic.export import add_graph as export_graph
-from critic.export import export
-from critic.onnx_export import write_graph
+from critic.export import export, write_graph
 from critic.runtime import GRAPH, ONNX, QUANTISED
 from critic.sequence.settings import Settings
 from faithkit.calibration import ScoreCalibration
@@ -140,7 +139,7 @@ def test_a_run_gets_a_graph_in_int8_but_none_too_far_off(trained: Path, tmp_path
     near = Critic.load(folder, precision="onnx").score(KNOWLEDGE, RESPONSES)
     exact = Critic.load(folder).score(KNOWLEDGE, RESPONSES)
     assert all(a.probability == pytest.approx(b.probability, abs=0.1) for a, b in zip(near, exact, strict=True))
-    monkeypatch.setattr("critic.onnx_export.MAX_LOGIT_DIFFERENCE", 0.0)
+    monkeypatch.setattr("critic.export.MAX_LOGIT_DIFFERENCE", 0.0)
     with pytest.raises(UserError, match="the graph's logits differ by up to"):
         export_graph(str(run), int8=False)
     assert (folder / QUANTISED).exists(), "the folder of before stays"

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from critic.encoder_module import check_labels
-from critic.sequence.options import CriticOptions
-from critic.tagger.options import TaggerOptions
+from critic.options import CriticOptions, TaggerOptions
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.training.training_options import OptimizerOptions, read_options

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from critic import Critic
-from critic.sequence.evidence import WEIGHTS
+from critic.sequence.settings import WEIGHTS
 from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.span_calibration import Settings as TaggerSettings
 from critic.tagger.span_calibration import SpanCalibration, tagger_labels

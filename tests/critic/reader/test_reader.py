@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from critic.reader.detector import ADAPTERS, FILE, FOLDER, FORMAT, Join, ThoroughDetector
-from critic.reader.model import MAX_ANSWER, Reader
+from critic.reader.detector import ADAPTERS, FILE, FOLDER, FORMAT, MAX_ANSWER, Join, Reader, ThoroughDetector
 from critic.reader.training import Stage, TrainedReader, make_lessons, train
 from critic.support.detector import FILE as DEFAULT_FILE
 from critic.support.detector import SupportDetector

@@ -10,9 +10,9 @@ import pytest
 
 from critic import Tagger
 from critic.export import export
-from critic.logistic import sigmoid
-from critic.requests import Request
+from critic.runtime import Request
 from critic.tagger.span_calibration import tagger_labels
+from faithkit.calibration import sigmoid
 from tests.running import train_here
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Critic, Tagger
-from critic.logistic import sigmoid
-from critic.requests import Request
+from critic.runtime import Request
 from critic.tagger.span_calibration import SpanCalibration
+from faithkit.calibration import sigmoid
 from faithkit.errors import UserError
 from faithkit.records import SPAN_TYPES, UNTYPED, Prediction, Turn
 from faithkit_workflows.detectors.loading import kind_of, load_detector

@@ -7,7 +7,7 @@ import pytest
 
 from critic import Tagger
 from critic.export import export
-from critic.requests import Request
+from critic.runtime import Request
 from critic.token_support import SCALE, TokenSupport
 from data_modules.build import build_source
 from data_modules.encoding.tokens import load_tokenizer, tokenize

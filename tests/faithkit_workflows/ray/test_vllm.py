@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from generation.build_engine import load_checkpoint, load_weights
+from generation.weights import load_checkpoint, load_weights
 from tests.data_modules.official_rows import write
 from tests.faithkit_workflows.ray.data import rows
 from tests.running import ROOT
