@@ -28,7 +28,6 @@ from faithkit.scores.board import correct_by_holm
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics, mean_statistic
 from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
 from faithkit_papers.annotation.annotate import PROJECT
-from faithkit_papers.annotation.annotation_questions import CHOICES
 from faithkit_papers.annotation.measures import (
     NOMINAL,
     ORDINAL,
@@ -44,6 +43,7 @@ from faithkit_papers.annotation.measures import (
     read_answers,
 )
 from faithkit_papers.annotation.project import read_rows
+from faithkit_papers.annotation.schemes import CHOICES
 from faithkit_workflows.settings.construction import annotations_file
 
 MEASURES = {

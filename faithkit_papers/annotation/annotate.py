@@ -34,7 +34,6 @@ from faithkit.settings.config_files import ORIGINAL, UNANSWERABLE
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric
 from faithkit.statistics.spread import Values
-from faithkit_papers.annotation.annotation_questions import CHOICES, Answers
 from faithkit_papers.annotation.project import (
     CONFIG,
     Annotation,
@@ -46,7 +45,7 @@ from faithkit_papers.annotation.project import (
     to_line,
     write_project,
 )
-from faithkit_papers.annotation.schemes import SCHEMES, Scheme
+from faithkit_papers.annotation.schemes import CHOICES, SCHEMES, Answers, Scheme
 from faithkit_papers.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from faithkit_papers.annotation.settled_layouts import Answered, write_layout
 from faithkit_workflows.pipelines.run_chain import print_counts

@@ -26,8 +26,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_numbered_jsonl, read_strict_json, write_jsonl
 from faithkit.records import Example, Prediction
-from faithkit_papers.annotation.annotation_questions import SPANS, Answers, BadAnswer
-from faithkit_papers.annotation.schemes import SCHEMES, Scheme
+from faithkit_papers.annotation.schemes import SCHEMES, SPANS, Answers, BadAnswer, Scheme
 
 _NUL, _REPLACEMENT = "\0", "\ufffd"  # browsers replace NUL
 STOP = "stop"  # or skip

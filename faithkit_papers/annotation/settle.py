@@ -21,9 +21,8 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_numbered_jsonl
-from faithkit_papers.annotation.annotation_questions import CHOICES, SPANS, TEXT, Answer, Answers, Question
 from faithkit_papers.annotation.project import Annotation, AnnotationRow, check_spans, join_overlaps
-from faithkit_papers.annotation.schemes import Scheme
+from faithkit_papers.annotation.schemes import CHOICES, SPANS, TEXT, Answer, Answers, Question, Scheme
 
 MAJORITY, SEVERE, EXPERT = "majority", "severe", "expert"  # or hand: a person decides every difference
 DECISION = "decision"  # field of a person's answers in to_decide.jsonl
@@ -220,9 +219,9 @@ def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], 
             raise UserError(f"answers must be an object by question, got {shorten(given)}", place=place, hint=hint)
         found[row] = {}
         for name, answer in given.items():
-            question = scheme.question(name)
+            question = scheme.by_name.get(name)
             if question is None:
-                known = ", ".join(question.name for question in scheme.questions)
+                known = ", ".join(scheme.by_name)
                 raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
             try:
                 read = question.read([result["value"] for result in question.results(answer, "", rows[row].text)])
