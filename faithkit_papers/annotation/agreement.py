@@ -27,7 +27,6 @@ from faithkit.pages.page_tables import escape_terminal, format_metric, new_numbe
 from faithkit.scores.board import correct_by_holm
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics, mean_statistic
 from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
-from faithkit_papers.annotation.annotate import PROJECT
 from faithkit_papers.annotation.measures import (
     NOMINAL,
     ORDINAL,
@@ -42,7 +41,7 @@ from faithkit_papers.annotation.measures import (
     ratings_of,
     read_answers,
 )
-from faithkit_papers.annotation.project import read_rows
+from faithkit_papers.annotation.project import PROJECT, read_rows
 from faithkit_papers.annotation.schemes import CHOICES
 from faithkit_workflows.settings.construction import annotations_file
 

@@ -28,17 +28,18 @@ from faithkit.files.jsonl import read_numbered_jsonl, read_strict_json, write_js
 from faithkit.records import Example, Prediction
 from faithkit_papers.annotation.schemes import SCHEMES, SPANS, Answers, BadAnswer, Scheme
 
-_NUL, _REPLACEMENT = "\0", "\ufffd"  # browsers replace NUL
 STOP = "stop"  # or skip
 HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
 
 
 def shown_text(text: str) -> str:
     """Rewrites a text as a browser shows it: with "\\n" as the only line break, and without NUL."""
-    return re.sub("\r\n?", "\n", text).replace(_NUL, _REPLACEMENT)
+    return re.sub("\r\n?", "\n", text).replace("\0", "\ufffd")
 
 
+PROJECT = "project"  # the folder in a run
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
+DECISION = "decision"  # the field of a person's answers in to_decide.jsonl
 KEY = "row"  # not `id`, which Label Studio uses for its number
 # Keeps spaces, and the direction of right-to-left texts.
 STYLE = ".lsf-htx-richtext { white-space: pre-wrap; unicode-bidi: plaintext; }"
@@ -336,6 +337,45 @@ def _answers(
     if unknown := sorted(values.keys() - known):
         raise BadAnswer("unknown question", f"the scheme has no tag {shorten(unknown[0])}")
     return answers
+
+
+def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], key: str) -> dict[str, Answers]:
+    """Reads a person's answers by row: JSON lines of {"id", "answers"}, or {"id", "decision"} of a `to_decide` file.
+
+    Args:
+        key: The field of the answers. Lines without a decision are still open.
+
+    Raises:
+        UserError: A row that the project does not have, a row twice, or an answer that its question does not allow.
+    """
+    found: dict[str, Answers] = {}
+    for line, values in read_numbered_jsonl(path):
+        place, row = f"{path}, line {line}", values.get("id")
+        if not isinstance(row, str) or row not in rows:
+            problem = f"id is {shorten(row)}, which the project does not have"
+            raise UserError(problem, place=place, hint="see its rows.jsonl")
+        if key == DECISION and values.get(key) is None:
+            continue
+        if row in found:
+            raise UserError(f"row {shorten(row)} has two lines", place=place, hint="keep one of them")
+        hint = "see the answers of the annotators in the same line"
+        if not isinstance(given := values.get(key), Mapping):
+            raise UserError(f"answers must be an object by question, got {shorten(given)}", place=place, hint=hint)
+        found[row] = {}
+        for name, answer in given.items():
+            question = scheme.by_name.get(name)
+            if question is None:
+                known = ", ".join(scheme.by_name)
+                raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
+            try:
+                read = question.read([result["value"] for result in question.results(answer, "", rows[row].text)])
+                if question.kind == SPANS:
+                    check_spans(read, rows[row].text)
+                    read, _ = join_overlaps(read)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise UserError(f"{name}: {error}", place=place, hint=hint) from error
+            found[row][name] = read
+    return found
 
 
 def to_line(annotation: Annotation, row: AnnotationRow) -> dict[str, Any]:
