@@ -1,7 +1,6 @@
 """Runs the chain of a pipeline, or shows in a dry run what it would ask; reports what was written.
 
-Also the steps that annotate replies: a verdict, the hallucinated part, and why (HalluDial, section 2.1). A language
-model judges, or one of faithkit's detectors, which gives its verdict and the spans it marks.
+Also the step in which a detector judges rows.
 """
 
 import logging
@@ -15,7 +14,7 @@ from typing import Any
 
 from rich.text import Text
 
-from construction.ask import Ask, Build, ModelReply, sampling
+from construction.ask import Ask
 from construction.chain import FOLDER, Chain
 from construction.steps import (
     KEY,
@@ -35,25 +34,20 @@ from construction.steps import (
     read_row,
     usable_rows,
 )
-from construction.turns import turn_values
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
-from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
-from judge.options import CHOICES, JUDGEMENT
-from judge.reply import parse_judgement, target_text
+from faithkit.records import UNPARSED, Example, Prediction, Turn
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash
 OUTPUT = "benchmark"  # in the run's folder: the official layout
 NUM_SHOWN, NUM_MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged in a dry run
 log = logging.getLogger("faithkit")
-FIELDS = ("knowledge", "history", "reference", "response")
 
 
 def build_model(options: EngineOptions) -> TextEngine:
@@ -271,55 +265,6 @@ def example_of(row: Mapping[str, Any], response: str) -> Example:
         history=tuple(Turn(speaker=speaker, text=text) for speaker, text in row["history"]),
         response=response,
     )
-
-
-def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build) -> Ask:
-    """Asks a model to judge the row's response, at temperature 0.
-
-    A judgement must begin with Yes or No, otherwise the row fails. With `weigh_verdicts` the more probable of the two
-    is put before such a judgement, and the row records it: small models rarely follow a form. Quoted parts that are not
-    in the response are counted.
-    """
-
-    def read(row: Row, reply: ModelReply) -> Row:
-        target, added = reply.text.strip(), {}
-        found = parse_judgement(target, row["response"])
-        if found.label == UNPARSED and reply.probabilities:
-            verdict = max(reply.probabilities, key=reply.probabilities.__getitem__)
-            target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": reply.probabilities[verdict]}
-            found = parse_judgement(target, row["response"])
-        if found.label == UNPARSED:
-            raise RowFailed(NO_VERDICT, reply.text)
-        if found.num_unlocated:
-            added["unlocated"] = found.num_unlocated
-        if not reply.finished:
-            added["target_cut"] = True
-        spans = [[span.start, span.end] for span in found.spans]
-        return {**row, "target": target, "label": found.label, "spans": spans, "rationale": found.rationale, **added}
-
-    return Ask(
-        options=options,
-        prompts={"": prompt},
-        values=turn_values,
-        read=read,
-        pretended={"target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
-        decoding=sampling(0, block["max_judgement_tokens"], 0),
-        build=build,
-        choices=CHOICES if block["weigh_verdicts"] else (),
-    )
-
-
-def detect_hallucinations(path: str, labels: Mapping[int | str, str] | None = None) -> Detect:
-    """Judges the row's response with a detector, and quotes the spans it marks after the verdict."""
-
-    def read(row: Row, prediction: Prediction) -> Row:
-        require_verdict(prediction)
-        example = replace(example_of(row, row["response"]), label=prediction.label, spans=prediction.spans)
-        spans = [[span.start, span.end] for span in prediction.spans]
-        judged = {"target": target_text(example, JUDGEMENT), "label": prediction.label, "spans": spans}
-        return {**row, **judged, "rationale": "", "score": prediction.score}
-
-    return Detect(path=path, text="response", read=read, precision="32-true", labels=labels)
 
 
 def require_verdict(prediction: Prediction) -> None:

@@ -15,7 +15,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import HALLUCINATED, Example
-from faithkit_workflows.pipelines.rag import SUMMARY, prompt_values, rag_source
+from faithkit_workflows.pipelines.reply_benchmarks import SUMMARY, prompt_values, rag_source
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faithkit_workflows.pipelines.serving import (
     INDUCED,
