@@ -15,7 +15,7 @@ the original text, checked against their quotes.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -246,8 +246,20 @@ def read_export(
     """
     found: dict[tuple[str, str], Annotation] = {}
     seen: dict[str, set[Any]] = {}
-    for place, task, annotations in _tasks(path):
-        data, row_id = task["data"], task["data"].get(KEY)
+    hint = "export JSON from Label Studio (not JSON-MIN), and name that file"
+    tasks = read_strict_json(path, hint=hint)
+    if not isinstance(tasks, list) or not all(isinstance(task, Mapping) for task in tasks):
+        raise UserError("not an export of Label Studio: it must be a list of tasks", place=str(path), hint=hint)
+    if not tasks:
+        raise UserError("the export has no tasks", place=str(path), hint=hint)
+    for index, task in enumerate(tasks):
+        place, data = f"{path}, task {task.get('id', index)}", task.get("data")
+        annotations = task.get("annotations", [])
+        if not isinstance(data, Mapping):
+            raise UserError("no task of this project: it has no data", place=place, hint=hint)
+        if not isinstance(annotations, list) or not all(isinstance(one, Mapping) for one in annotations):
+            raise UserError("annotations must be a list of objects", place=place, hint=hint)
+        row_id = data.get(KEY)
         row = rows.get(row_id) if isinstance(row_id, str) else None
         if row is None:
             report.reject("unknown task", place, f"{KEY} is {shorten(row_id)}, which the project does not have")
@@ -283,24 +295,6 @@ def read_export(
             report.count("task without annotation", str(path), f"row {row_id}")
     order = {row: place for place, row in enumerate(rows)}
     return [found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))]
-
-
-def _tasks(path: Path) -> Iterator[tuple[str, Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """Yields the tasks of an export with their places and annotations."""
-    hint = "export JSON from Label Studio (not JSON-MIN), and name that file"
-    tasks = read_strict_json(path, hint=hint)
-    if not isinstance(tasks, list) or not all(isinstance(task, Mapping) for task in tasks):
-        raise UserError("not an export of Label Studio: it must be a list of tasks", place=str(path), hint=hint)
-    if not tasks:
-        raise UserError("the export has no tasks", place=str(path), hint=hint)
-    for index, task in enumerate(tasks):
-        place = f"{path}, task {task.get('id', index)}"
-        annotations = task.get("annotations", [])
-        if not isinstance(task.get("data"), Mapping):
-            raise UserError("no task of this project: it has no data", place=place, hint=hint)
-        if not isinstance(annotations, list) or not all(isinstance(one, Mapping) for one in annotations):
-            raise UserError("annotations must be a list of objects", place=place, hint=hint)
-        yield place, task, annotations
 
 
 def _answers(

@@ -300,8 +300,8 @@ def _read_schemes() -> dict[str, Scheme]:
     found = {}
     for name, entry in yaml.safe_load(Path(__file__).with_name("schemes.yaml").read_text(encoding="utf-8")).items():
         asked = questions.validate_python(entry.pop("questions"))
-        functions = {"texts": texts.get(name, grounded_texts), "suggest": suggest.get(name, lambda *_: {})}
-        found[name] = Scheme(name=name, questions=asked, **functions, **entry)
+        shown, suggested = texts.get(name, grounded_texts), suggest.get(name, lambda *_: {})
+        found[name] = Scheme(name=name, questions=asked, texts=shown, suggest=suggested, **entry)
     return found
 
 

@@ -48,7 +48,7 @@ from construction.official_layouts import (
     write_halludial,
     write_ragtruth,
 )
-from construction.steps import AT, KEY, NO_VERDICT, AnyStep, Division, Row, RowFailed, Source, Step, usable_rows
+from construction.steps import AT, KEY, NO_VERDICT, Division, Row, RowFailed, Step, usable_rows
 from construction.turns import DialogueTurns, last_turn, turn_values
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
@@ -98,9 +98,9 @@ def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
         fault = rules.fault(text, finished=reply.finished or was_cut, last_turn=last_turn(row))
         if fault is not None:
             raise RowFailed(fault, reply.text)
-        return {**row, "model": model, "response": text, **({"further_turns_cut": True} if was_cut else {})}
+        return {**row, "model": model, "response": text}
 
-    steps: list[AnyStep] = [DialogueTurns(block, config["limit"]).as_source(INPUTS)]
+    steps: list[Step] = [DialogueTurns(block, config["limit"]).as_step(INPUTS)]
     for model, options in writers_of(config).items():
         work = Ask(
             options=options,
@@ -130,7 +130,7 @@ def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
 def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates hallucinations, one step for each kind and model, and writes them with the faithful replies."""
     block = config["pipeline"]
-    steps: list[AnyStep] = [DialogueTurns(block, config["limit"]).as_source(INPUTS)]
+    steps: list[Step] = [DialogueTurns(block, config["limit"]).as_step(INPUTS)]
     for kind in block["kinds"]:
         fields = ("knowledge", "history", "reference")
         prompt = read_text_prompt("construction", f"induced_{kind}", *fields, folder=config["prompts"])
@@ -161,7 +161,7 @@ def _read_hallucination(row: Row, reply: ModelReply, rules: ReplyRules, made: Ro
     if fault or not spans:
         raise RowFailed(fault or "the quoted part is not in the reply", reply.text)
     judged = {"target": f"Yes. {explanation}", "label": HALLUCINATED, "spans": [[s.start, s.end] for s in spans]}
-    return {**row, **made, "response": text, **judged, **({} if reply.finished else {"target_cut": True})}
+    return {**row, **made, "response": text, **judged}
 
 
 def induced_rows(chain: Chain) -> Iterator[Row]:
@@ -195,8 +195,6 @@ def ask_judge(config: Mapping[str, Any], build: EnginePool) -> Ask:
             raise RowFailed(NO_VERDICT, reply.text)
         if found.num_unlocated:
             added["unlocated"] = found.num_unlocated
-        if not reply.finished:
-            added["target_cut"] = True
         spans = [[span.start, span.end] for span in found.spans]
         return {**row, "target": target, "label": found.label, "spans": spans, "rationale": found.rationale, **added}
 
@@ -241,7 +239,7 @@ def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
         made = {"model": model, "temperature": block["temperature"], "quality": QUALITY[fault], "response": text}
         return {KEY: row[KEY], "source_id": row[KEY], **made}
 
-    steps: list[AnyStep] = [sources]
+    steps: list[Step] = [sources]
     for model, options in writers_of(config).items():
         work = Ask(
             options=options,
@@ -272,7 +270,7 @@ def responses(chain: Chain) -> Iterator[Row]:
 
 def rag_source(
     path: str, limit: int | None = None, on_bad_row: str = "stop", embedded_rows: Mapping[str, int] | None = None
-) -> Source:
+) -> Step:
     """Makes the first step, which reads the sources of a file.
 
     Args:
@@ -312,7 +310,7 @@ def rag_source(
             yield {KEY: source_id, **made}
 
     content = hash_file(file)
-    return Source(name=INPUTS, read=rows, settings={"limit": limit, "content": content})
+    return Step(name=INPUTS, read=rows, settings={"limit": limit, "content": content})
 
 
 def prompt_values(row: Row, nulls: str) -> dict[str, str]:

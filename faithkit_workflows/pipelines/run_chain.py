@@ -12,24 +12,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.text import Text
 
 from construction.ask import Ask
 from construction.chain import FOLDER, Chain
 from construction.steps import (
+    CHUNK_SIZE,
     KEY,
     NO_VERDICT,
-    PAIRS,
-    AnyStep,
     Division,
     Each,
     Row,
     RowFailed,
-    Source,
     Step,
-    TextInSplit,
     Work,
-    find_shared_texts,
+    batched,
     join_branches,
     read_row,
     usable_rows,
@@ -38,13 +36,18 @@ from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.text import OPENAI, TextEngine
+from faithkit.inference.text import OPENAI, TextEngine, seed_of
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
 from faithkit.records import UNPARSED, Example, Prediction, Turn
+from faithkit.words import unicode_words
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash
+MAX_TEXTS = 50_000
+MAX_PAIRS = 20  # in a report
+RUN_LENGTH = 3  # words
+TRAIN, PAIRS = "train", "pairs"
 OUTPUT = "benchmark"  # in the run's folder: the official layout
 NUM_SHOWN, NUM_MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged in a dry run
 log = logging.getLogger("faithkit")
@@ -87,28 +90,28 @@ def branch_name(text: str) -> str:
     return re.sub("[^A-Za-z0-9._-]+", "-", text).strip(".-") or "model"
 
 
-def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep]) -> Chain | None:
+def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[Step]) -> Chain | None:
     """Makes the rows of all steps; returns the chain, or None after a dry run."""
     if config["dry_run"]:
         show_dry_run(steps)
         return None
     chain = Chain(run.path, config["pipeline"]["name"], steps, environment())
     for step in steps:
-        for prompt in step.work.prompts.values() if isinstance(step, Step) and isinstance(step.work, Ask) else ():
+        for prompt in step.work.prompts.values() if isinstance(step.work, Ask) else ():
             path = run.path / PROMPTS / f"{prompt.name}-{prompt.fingerprint}.txt"
             write_text(path, f"{prompt.system}\n\n{prompt.text}" if prompt.system else prompt.text)
     chain.run(retry_failed=config["retry_failed"])
     return chain
 
 
-def show_dry_run(steps: Sequence[AnyStep]) -> None:
+def show_dry_run(steps: Sequence[Step]) -> None:
     """Prints three filled prompts of each step that asks a model, and estimates of tokens and cost."""
     rows: dict[str, list[Row]] = {}
     counts: dict[str, int] = {}
     columns = ("requests", "tokens read, about", "written, at most", "dollars, at most")
     table = new_number_table("what it would ask", "step", columns, show_edge=True)
     for step in steps:
-        if isinstance(step, Source):
+        if step.read is not None:
             all_rows = iter(step.read())
             rows[step.name] = list(islice(all_rows, NUM_MEASURED))
             counts[step.name] = len(rows[step.name]) + sum(1 for _ in all_rows)
@@ -140,7 +143,7 @@ def show_dry_run(steps: Sequence[AnyStep]) -> None:
 def build_benchmark(
     run: RunFolder,
     config: Mapping[str, Any],
-    steps: Sequence[AnyStep],
+    steps: Sequence[Step],
     rows: Callable[[Chain], Iterator[Row]],
     write: Callable[[Path, Chain, Division], Mapping[str, int]],
     *,
@@ -195,6 +198,73 @@ def build_benchmark(
     else:
         most = max(failures, key=lambda why: failures[why], default="no input")
         log.warning("nothing was written: no row could be used (most failed by %s); see %s", most, run.path / FOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class TextInSplit:
+    """A text of a group (a dialogue, a source) in a split."""
+
+    split: str
+    group: str
+    text: str
+
+
+def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | None) -> dict[str, Any]:
+    """Counts the held-out texts that the training split also contains, exactly or nearly.
+
+    Near duplicates have a given share of their runs of three words in common (Jaccard). Up to `MAX_TEXTS` distinct
+    texts of the held-out splits are indexed, and the training split is streamed past them, so memory does not grow with
+    it.
+
+    Returns:
+        Named counts, and `pairs`: the closest near duplicates with their groups, their share and their texts.
+
+    Args:
+        texts: Reads all texts; it is called twice.
+        near: The share that near duplicates have in common; None finds equal texts only.
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    held_out: dict[int, TextInSplit] = {}
+    for one in texts():
+        if one.split != TRAIN and len(held_out) < MAX_TEXTS:
+            held_out.setdefault(_key(one.text), one)
+    if near is not None and held_out:  # a sparse matrix of the held-out texts and their runs of words
+        names, options = list(held_out), {"binary": True, "norm": None, "alternate_sign": False}
+        vectorizer = HashingVectorizer(analyzer=_runs, n_features=2**22, **options)  # two runs rarely have one
+        matrix = vectorizer.transform([one.text for one in held_out.values()])
+        sizes = matrix.getnnz(axis=1)
+    equal: set[int] = set()
+    close: dict[int, dict[str, Any]] = {}
+    for chunk in batched((one for one in texts() if one.split == TRAIN), CHUNK_SIZE):
+        keys = [_key(one.text) for one in chunk]
+        equal.update(held_out.keys() & keys)
+        others = [one for one, key in zip(chunk, keys, strict=True) if key not in held_out]
+        if near is None or not held_out or not others:
+            continue
+        rows = vectorizer.transform([one.text for one in others])
+        shared = (rows @ matrix.T).tocoo()
+        shares = shared.data / (rows.getnnz(axis=1)[shared.row] + sizes[shared.col] - shared.data)
+        for place in np.flatnonzero(shares >= near).tolist():
+            other, share = names[shared.col[place]], round(float(shares[place]), 3)
+            if share > close.get(other, {"share": 0.0})["share"]:
+                one = others[shared.row[place]]
+                pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
+                close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
+    found: dict[str, Any] = {"different texts held out": len(held_out), "of them in train, word for word": len(equal)}
+    pairs = sorted((close[key] for key in close.keys() - equal), key=lambda pair: -pair["share"])
+    if near is not None:
+        found[f"of them in train nearly, a share of {near}"] = len(pairs)
+    return {**found, PAIRS: pairs[:MAX_PAIRS]}
+
+
+def _key(text: str) -> int:
+    return seed_of(" ".join(unicode_words(text)), size=8)
+
+
+def _runs(text: str) -> set[str]:
+    words = unicode_words(text)
+    return {" ".join(words[i : i + RUN_LENGTH]) for i in range(max(1, len(words) - RUN_LENGTH + 1))}
 
 
 def print_counts(title: str, head: str, counts: Mapping[str, float]) -> None:
