@@ -5,7 +5,7 @@ again: a resumed chain continues behind the last whole line. Rows are joined by 
 failed row (construction/steps.py), so no other row shifts.
 
     chain = Chain(folder, "spontaneous", [
-        Source(name="inputs", read=rows, settings={...}),
+        Step(name="inputs", read=rows, settings={...}),
         Step(name="sample-small", after=("inputs",), branch="small", work=Ask(...)),
         Step(name="sample-large", after=("inputs",), branch="large", work=Ask(...)),
         Step(name="annotate", after=("sample-small", "sample-large"), work=Ask(...)),
@@ -25,7 +25,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -36,13 +36,10 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from construction.steps import (
-    CHUNK_SIZE,
     FAILURE,
     KEY,
     TRIES,
-    AnyStep,
     Row,
-    Source,
     Step,
     batched,
     failure_names,
@@ -151,14 +148,12 @@ class Chain:
         UserError: The folder has a damaged manifest.
     """
 
-    def __init__(self, folder: Path, name: str, steps: Sequence[AnyStep], versions: Mapping[str, Any] | None = None):
+    def __init__(self, folder: Path, name: str, steps: Sequence[Step], versions: Mapping[str, Any] | None = None):
         self.folder, self.steps, self.versions = folder, {step.name: step for step in steps}, versions or {}
         assert len(self.steps) == len(steps), "two steps have one name"
         self.numbers = {name: number for number, name in enumerate(self.steps, start=1)}
         # What the rows of a step depend on besides the rows before.
-        self.settings = {
-            step.name: {**(step.work.settings() if isinstance(step, Step) else {}), **step.settings} for step in steps
-        }
+        self.settings = {step.name: {**step.work.settings(), **step.settings} for step in steps}
         self.signatures: dict[str, str] = {}
         for step in steps:  # each comes after those that it reads
             before = [self.signatures[one] for one in step.after]
@@ -173,7 +168,7 @@ class Chain:
         """Reads the rows of a step, failed ones included."""
         return read_jsonl(self.path(name))
 
-    def run(self, *, retry_failed: bool = False, progress: bool = True) -> None:
+    def run(self, *, retry_failed: bool = False) -> None:
         """Makes all rows that are missing.
 
         Args:
@@ -190,17 +185,17 @@ class Chain:
                 record = None
             record = record or self._begin(step)
             if record.state == RUNNING:
-                self._make_rows(step, record, progress)
-            if isinstance(step, Step) and record.failures:
-                self._repair(step, record, retry_failed, progress)
+                self._make_rows(step, record)
+            if record.failures:
+                self._repair(step, record, retry_failed)
             log.info("%s: %s", step.name, record)
 
-    def _identity(self, step: AnyStep) -> tuple[str, dict[str, str], str]:
+    def _identity(self, step: Step) -> tuple[str, dict[str, str], str]:
         """Gives what identifies a step's rows: its signature, the rows that they are made of, and their file."""
         made_of = {name: self.manifest.steps[name].rows_id for name in step.after}
         return self.signatures[step.name], made_of, str(self.path(step.name).relative_to(self.folder))
 
-    def _begin(self, step: AnyStep) -> StepRecord:
+    def _begin(self, step: Step) -> StepRecord:
         signature, made_of, file = self._identity(step)
         known = self.manifest.steps.get(step.name)
         for old in {file, known.file if known else file}:  # before the manifest names new rows
@@ -223,14 +218,16 @@ class Chain:
         (self.folder / FOLDER / Path(file).name).unlink(missing_ok=True)  # never outside, whatever a manifest names
 
     def _inputs(self, step: Step) -> Iterator[Row]:
-        """Reads the rows before a step; those of several branches are joined."""
+        """Reads the rows before a step, or of its files; those of several branches are joined."""
+        if step.read is not None:
+            return iter(step.read())
         return self.rows(step.after[0]) if len(step.after) == 1 else self.join_branches(step.after)
 
     def join_branches(self, names: Sequence[str]) -> Iterator[Row]:
         """Reads the rows of several steps together, with the branch in their keys."""
         return join_branches({self.steps[name].branch or name: self.rows(name) for name in names})
 
-    def _make_rows(self, step: AnyStep, record: StepRecord, progress: bool) -> None:
+    def _make_rows(self, step: Step, record: StepRecord) -> None:
         """Makes the rows that are missing behind the finished ones."""
         path, failures, num_rows = self.path(step.name), Counter[str](), 0
         with self._opened(step) as engine:
@@ -244,39 +241,31 @@ class Chain:
                     num_rows += 1
                     failures.update(failure_names(row))
                 total = sum(self.manifest.steps[name].rows for name in step.after) or None
-                bar = tqdm(total=total, initial=num_rows, desc=step.name, unit="row", disable=not progress)
-                rows = iter(step.read()) if isinstance(step, Source) else self._inputs(step)
-                size = CHUNK_SIZE if isinstance(step, Source) else step.work.chunk_size
+                bar = tqdm(total=total, initial=num_rows, desc=step.name, unit="row")
                 with bar:
-                    for chunk in batched(islice(rows, num_rows, None), size):
+                    for chunk in batched(islice(self._inputs(step), num_rows, None), step.work.chunk_size):
                         signals.check()
-                        made: Iterable[Row] = chunk
-                        if isinstance(step, Step):
-                            made = run_in_order(step.name, step.work, chunk, bar.update)
-                        for row in made:
+                        for row in run_in_order(step.name, step.work, chunk, bar.update):
                             file.append(row)
                             failures.update(failure_names(row))
                             num_rows += 1
                         file.sync()
-                        if isinstance(step, Source):
-                            bar.update(len(chunk))
             record.rows, record.state, record.size = num_rows, DONE, path.stat().st_size
             record.failures = dict(sorted(failures.items()))
 
     @contextmanager
-    def _opened(self, step: AnyStep) -> Iterator[str]:
+    def _opened(self, step: Step) -> Iterator[str]:
         """Opens what a step works with, and gives its identity; its usage and time are recorded however it ends."""
         began = time.monotonic()
-        engine = step.work.open() if isinstance(step, Step) else ""
         try:
-            yield engine
+            yield step.work.open()
         finally:
             record = self.manifest.steps[step.name]
-            record.usage = (step.work.close() if isinstance(step, Step) else "") or record.usage
+            record.usage = step.work.close() or record.usage
             record.seconds, record.ended = round(record.seconds + time.monotonic() - began, 3), _now()
             self.manifest.write()
 
-    def _repair(self, step: Step, record: StepRecord, retry: bool, progress: bool) -> None:
+    def _repair(self, step: Step, record: StepRecord, retry: bool) -> None:
         """Makes failed rows again: those that an earlier step has replaced, and with `retry` those of this step.
 
         The file is replaced as a whole. A kill leaves the old one; the replies that came are in the cache.
@@ -304,7 +293,7 @@ class Chain:
 
         with self._opened(step) as engine:
             total, name = record.rows, f"{step.name}, failed rows"
-            write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row", disable=not progress))
+            write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row"))
             record.engine, record.size = engine, path.stat().st_size
             record.failures = dict(sorted(failures.items()))
 

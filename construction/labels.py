@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,18 @@ MAX_NAMES = 12  # columns in a hint
 
 def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> int:
     """Replaces a table in one step, and counts its rows."""
-    count = 0
+    lines = chain(
+        [columns],
+        (["" if row.get(name) is None else escape_formula(str(row[name])) for name in columns] for row in rows),
+    )
     with atomic_file(path) as file:
-        with disk_errors(path):
-            file.write(_line(columns).encode("utf-8-sig"))  # spreadsheets recognize UTF-8 by its mark
-        for row in rows:
+        for number, cells in enumerate(lines):
+            text = io.StringIO(newline="")
+            csv.writer(text, lineterminator="\r\n").writerow(cells)
+            encoding = "utf-8" if number else "utf-8-sig"  # spreadsheets recognize UTF-8 by its mark
             with disk_errors(path):
-                cells = ("" if (value := row.get(name)) is None else escape_formula(str(value)) for name in columns)
-                file.write(_line(cells).encode(errors="backslashreplace"))
-            count += 1
-    return count
+                file.write(text.getvalue().encode(encoding, errors="backslashreplace"))
+    return number
 
 
 def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -97,12 +100,6 @@ def escape_formula(text: str) -> str:
 def normalize_spaces(text: str) -> str:
     """Replaces all white space by single spaces, since editors change it."""
     return " ".join(text.split())
-
-
-def _line(cells: Iterable[str]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue()
 
 
 def added_names(columns: Collection[str], names: Sequence[str]) -> dict[str, str]:

@@ -1,9 +1,6 @@
 """Rows and steps of a chain, and how a chunk of rows passes through a step in its order.
 
 A row is a JSON object with a key. A row that fails is replaced by a failed row, which later steps pass on unchanged.
-Near duplicates in two splits share at least a given share of their runs of three words (Jaccard). Up to `MAX_TEXTS`
-distinct texts of the held-out splits are indexed, and the training split is streamed past them, so memory does not grow
-with it.
 """
 
 from abc import ABC, abstractmethod
@@ -17,9 +14,7 @@ import numpy as np
 
 from data_modules.splits import divide_groups
 from faithkit.errors import UserError, shorten
-from faithkit.inference.text import seed_of
 from faithkit.provenance.row_keys import group_hash
-from faithkit.words import unicode_words
 
 Item = TypeVar("Item")
 Row = dict[str, Any]
@@ -28,10 +23,6 @@ TRIES = "tries"  # of a row that is made again: the number of earlier attempts
 NO_VERDICT = "no verdict"
 AT = "@"  # precedes a branch's name in the keys of rows that several branches give
 CHUNK_SIZE = 1024
-MAX_TEXTS = 50_000
-MAX_PAIRS = 20  # in a report
-RUN_LENGTH = 3  # words
-TRAIN, PAIRS = "train", "pairs"
 
 
 class RowFailed(Exception):
@@ -116,40 +107,23 @@ class Each(Work):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """The first step of a chain: rows from files.
-
-    Args:
-        read: Yields the rows, the same ones in the same order at each call.
-        settings: What they depend on: options, and the hashes of the files.
-    """
-
-    name: str
-    read: Callable[[], Iterable[Row]]
-    settings: Mapping[str, Any]
-    branch: str = ""
-    after: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step that makes one row from each row of an earlier step.
+    """A step of a chain: it makes one row from each row of earlier steps, or, as the first one, reads rows of files.
 
     Args:
-        work: Gets chunks of rows without the failed ones.
+        read: For the first step: yields the rows, the same ones in the same order at each call.
+        work: Gets chunks of rows without the failed ones; without it rows stay as they are.
         after: The steps that it reads; several are joined by key.
         branch: Names its rows where a later step reads several branches.
-        settings: What its rows depend on besides the settings of the work.
+        settings: What its rows depend on besides the settings of the work: options, and the hashes of files.
     """
 
     name: str
-    work: Work
-    after: tuple[str, ...]
+    read: Callable[[], Iterable[Row]] | None = None
+    work: Work = Each(lambda row: row)
+    after: tuple[str, ...] = ()
     branch: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-AnyStep = Source | Step
 
 
 def join_branches(branches: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
@@ -221,66 +195,3 @@ class Division:
         salted = group_hash(f"construction:{group}")
         found = divide_groups(np.array([salted], np.uint64), self.fractions, self.seed)
         return next(name for name, rows in found.items() if len(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class TextInSplit:
-    """A text of a group (a dialogue, a source) in a split."""
-
-    split: str
-    group: str
-    text: str
-
-
-def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | None) -> dict[str, Any]:
-    """Counts the held-out texts that the training split also contains, exactly or nearly.
-
-    Returns:
-        Named counts, and `pairs`: the closest near duplicates with their groups, their share and their texts.
-
-    Args:
-        texts: Reads all texts; it is called twice.
-        near: The share that near duplicates have in common; None finds equal texts only.
-    """
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    held_out: dict[int, TextInSplit] = {}
-    for one in texts():
-        if one.split != TRAIN and len(held_out) < MAX_TEXTS:
-            held_out.setdefault(_key(one.text), one)
-    if near is not None and held_out:  # a sparse matrix of the held-out texts and their runs of words
-        names, options = list(held_out), {"binary": True, "norm": None, "alternate_sign": False}
-        vectorizer = HashingVectorizer(analyzer=_runs, n_features=2**22, **options)  # two runs rarely have one
-        matrix = vectorizer.transform([one.text for one in held_out.values()])
-        sizes = matrix.getnnz(axis=1)
-    equal: set[int] = set()
-    close: dict[int, dict[str, Any]] = {}
-    for chunk in batched((one for one in texts() if one.split == TRAIN), CHUNK_SIZE):
-        keys = [_key(one.text) for one in chunk]
-        equal.update(held_out.keys() & keys)
-        others = [one for one, key in zip(chunk, keys, strict=True) if key not in held_out]
-        if near is None or not held_out or not others:
-            continue
-        rows = vectorizer.transform([one.text for one in others])
-        shared = (rows @ matrix.T).tocoo()
-        shares = shared.data / (rows.getnnz(axis=1)[shared.row] + sizes[shared.col] - shared.data)
-        for place in np.flatnonzero(shares >= near).tolist():
-            other, share = names[shared.col[place]], round(float(shares[place]), 3)
-            if share > close.get(other, {"share": 0.0})["share"]:
-                one = others[shared.row[place]]
-                pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
-                close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
-    found: dict[str, Any] = {"different texts held out": len(held_out), "of them in train, word for word": len(equal)}
-    pairs = sorted((close[key] for key in close.keys() - equal), key=lambda pair: -pair["share"])
-    if near is not None:
-        found[f"of them in train nearly, a share of {near}"] = len(pairs)
-    return {**found, PAIRS: pairs[:MAX_PAIRS]}
-
-
-def _key(text: str) -> int:
-    return seed_of(" ".join(unicode_words(text)), size=8)
-
-
-def _runs(text: str) -> set[str]:
-    words = unicode_words(text)
-    return {" ".join(words[i : i + RUN_LENGTH]) for i in range(max(1, len(words) - RUN_LENGTH + 1))}

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from construction.ask import CUT, ECHO, TOO_LONG, Ask, ModelReply, ReplyRules, cut_turns, is_refusal
-from construction.steps import KEY, Row, RowFailed, Source
+from construction.steps import KEY, Row, RowFailed, Step
 from data_modules.build import build_source
 from data_modules.datasets.diahalu import CHAT, KNOWLEDGE, ONLY_B_JUDGED, REASONING, TASK
-from data_modules.reading.dataset import Source as Dataset
-from data_modules.reading.dataset import content_hash, read_examples, resolve_split
+from data_modules.reading.dataset import Source, content_hash, read_examples, resolve_split
 from data_modules.reading.dialogues import write_history
 from data_modules.reading.fields import WIZARD
 from data_modules.reading.rows import ReadReport
@@ -237,16 +236,16 @@ class DialogueTurns:
         tags: Collection[str] = (),
     ):
         self.block, self.limit, self.make_row, self.tags = block, limit, make_row or turn_row, tags
-        self.dataset: Dataset = build_source(
+        self.dataset: Source = build_source(
             block["dataset"], block["path"], embedded_rows=block["embedded_rows"], **block["options"]
         )
         self.split = resolve_split(self.dataset, block["split"])
 
-    def as_source(self, name: str) -> Source:
+    def as_step(self, name: str) -> Step:
         """Makes the first step of a chain; its settings have the options, and the files' content."""
         content = content_hash(self.dataset, self.split)
         settings = {"dataset": self.dataset.name, "split": self.split, "limit": self.limit, "content": content}
-        return Source(name=name, read=self.rows, settings={**settings, "tags": list(self.tags)})
+        return Step(name=name, read=self.rows, settings={**settings, "tags": list(self.tags)})
 
     def rows(self) -> Iterator[Row]:
         """Reads the rows.

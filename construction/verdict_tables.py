@@ -309,7 +309,13 @@ class _ShardReader:
         """Reads labels, scores, hashes of groups or numbers of parts; each distinct value once."""
         try:
             if key == "score":
-                return _scores(column)
+                if not _is_number(column.type):
+                    raise ValueError(f"no numbers, but {column.type}")
+                scores = np.array(column.to_numpy(zero_copy_only=False), np.float64)
+                scores[~np.isfinite(scores)] = NAN
+                if len(wrong := scores[(scores < 0) | (scores > 1)]):
+                    raise ValueError(f"{wrong[0]}: {SCORES_HINT}")
+                return scores
             encoded = column.dictionary_encode(null_encoding="encode")
             parsed: list[float] = []
             for value in encoded.dictionary.to_pylist():
@@ -350,16 +356,6 @@ class _ShardReader:
 def place_name(shard: str, row: int) -> str:
     """Names a row by its shard and its place there, from 0: `day=1/part-0:17`."""
     return f"{PurePosixPath(shard).with_suffix('')}:{row}"
-
-
-def _scores(column: Any) -> Values:
-    if not _is_number(column.type):
-        raise ValueError(f"no numbers, but {column.type}")
-    scores = np.array(column.to_numpy(zero_copy_only=False), np.float64)
-    scores[~np.isfinite(scores)] = NAN
-    if len(wrong := scores[(scores < 0) | (scores > 1)]):
-        raise ValueError(f"{wrong[0]}: {SCORES_HINT}")
-    return scores
 
 
 def _schema(file: Path) -> Any:

@@ -22,9 +22,9 @@ ANNOTATE = "annotate"
 # Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they
 # ask and write nothing.
 PIPELINES = {
-    "spontaneous": "faithkit_workflows.pipelines.halludial:run_spontaneous",
-    "induced": "faithkit_workflows.pipelines.halludial:run_induced",
-    "rag": "faithkit_workflows.pipelines.rag:run_rag",
+    "spontaneous": "faithkit_workflows.pipelines.reply_benchmarks:run_spontaneous",
+    "induced": "faithkit_workflows.pipelines.reply_benchmarks:run_induced",
+    "rag": "faithkit_workflows.pipelines.reply_benchmarks:run_rag",
     "describe": "faithkit_papers.corpus.describe:run_describe",
     "estimate": "faithkit_workflows.pipelines.estimate:run_estimate",
     ANNOTATE: "faithkit_papers.annotation.annotate:run_annotate",

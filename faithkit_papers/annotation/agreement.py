@@ -27,8 +27,6 @@ from faithkit.pages.page_tables import escape_terminal, format_metric, new_numbe
 from faithkit.scores.board import correct_by_holm
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics, mean_statistic
 from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
-from faithkit_papers.annotation.annotate import PROJECT
-from faithkit_papers.annotation.annotation_questions import CHOICES
 from faithkit_papers.annotation.measures import (
     NOMINAL,
     ORDINAL,
@@ -43,7 +41,8 @@ from faithkit_papers.annotation.measures import (
     ratings_of,
     read_answers,
 )
-from faithkit_papers.annotation.project import read_rows
+from faithkit_papers.annotation.project import PROJECT, read_rows
+from faithkit_papers.annotation.schemes import CHOICES
 from faithkit_workflows.settings.construction import annotations_file
 
 MEASURES = {
@@ -238,7 +237,17 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
     tables = [
         _table(f"agreement on {what}", of) for what, of in {"labels and ratings": others, "spans": spans}.items() if of
     ]
-    tables += [_systems_table(compared)] if len({row.system for row in compared}) > 1 else []
+    systems = list(dict.fromkeys(row.system for row in compared))
+    if len(systems) > 1:  # systems as rows and scores as columns, as in the paper
+        columns = list(dict.fromkeys(row.column for row in compared))
+        table = new_number_table("scores by system", "system", columns, show_edge=True)
+        for system in systems:
+            rows = {row.column: row for row in compared if row.system == system}
+            cells = (f"{rows[name].mean.value:.2f}{rows[name].stars}" if name in rows else "-" for name in columns)
+            table.add_row(Text(escape_terminal(system)), *map(Text, cells))
+        test = "Wilcoxon's signed ranks, Holm"
+        table.caption = Text(f"*, **: differs from the best of its column with p < 0.05, 0.01 ({test})")
+        tables.append(table)
     print_tables(*tables)
     for name, values in pairs.items():
         if len(values) > 1:
@@ -258,18 +267,4 @@ def _table(title: str, measured: Mapping[str, ScoredMetrics]) -> Table:
             metric = scored.metrics[one]
             head = "" if place else f"  {escape_terminal(label)}" if label else escape_terminal(question)
             table.add_row(Text(head), Text(MEASURES[one]), format_metric(metric), f"{metric.n:,}")
-    return table
-
-
-def _systems_table(compared: Sequence[Compared]) -> Table:
-    """Makes a table with systems as rows and scores as columns, as in the paper."""
-    columns = list(dict.fromkeys(row.column for row in compared))
-    table = new_number_table("scores by system", "system", columns, show_edge=True)
-    for system in dict.fromkeys(row.system for row in compared):
-        rows = {row.column: row for row in compared if row.system == system}
-        cells = (f"{rows[name].mean.value:.2f}{rows[name].stars}" if name in rows else "-" for name in columns)
-        table.add_row(Text(escape_terminal(system)), *map(Text, cells))
-    table.caption = Text(
-        "*, **: differs from the best of its column with p < 0.05, 0.01 (Wilcoxon's signed ranks, Holm)"
-    )
     return table

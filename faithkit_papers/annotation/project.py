@@ -15,7 +15,7 @@ the original text, checked against their quotes.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -26,20 +26,20 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_numbered_jsonl, read_strict_json, write_jsonl
 from faithkit.records import Example, Prediction
-from faithkit_papers.annotation.annotation_questions import SPANS, Answers, BadAnswer
-from faithkit_papers.annotation.schemes import SCHEMES, Scheme
+from faithkit_papers.annotation.schemes import SCHEMES, SPANS, Answers, BadAnswer, Scheme
 
-_NUL, _REPLACEMENT = "\0", "\ufffd"  # browsers replace NUL
 STOP = "stop"  # or skip
 HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
 
 
 def shown_text(text: str) -> str:
     """Rewrites a text as a browser shows it: with "\\n" as the only line break, and without NUL."""
-    return re.sub("\r\n?", "\n", text).replace(_NUL, _REPLACEMENT)
+    return re.sub("\r\n?", "\n", text).replace("\0", "\ufffd")
 
 
+PROJECT = "project"  # the folder in a run
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
+DECISION = "decision"  # the field of a person's answers in to_decide.jsonl
 KEY = "row"  # not `id`, which Label Studio uses for its number
 # Keeps spaces, and the direction of right-to-left texts.
 STYLE = ".lsf-htx-richtext { white-space: pre-wrap; unicode-bidi: plaintext; }"
@@ -246,8 +246,20 @@ def read_export(
     """
     found: dict[tuple[str, str], Annotation] = {}
     seen: dict[str, set[Any]] = {}
-    for place, task, annotations in _tasks(path):
-        data, row_id = task["data"], task["data"].get(KEY)
+    hint = "export JSON from Label Studio (not JSON-MIN), and name that file"
+    tasks = read_strict_json(path, hint=hint)
+    if not isinstance(tasks, list) or not all(isinstance(task, Mapping) for task in tasks):
+        raise UserError("not an export of Label Studio: it must be a list of tasks", place=str(path), hint=hint)
+    if not tasks:
+        raise UserError("the export has no tasks", place=str(path), hint=hint)
+    for index, task in enumerate(tasks):
+        place, data = f"{path}, task {task.get('id', index)}", task.get("data")
+        annotations = task.get("annotations", [])
+        if not isinstance(data, Mapping):
+            raise UserError("no task of this project: it has no data", place=place, hint=hint)
+        if not isinstance(annotations, list) or not all(isinstance(one, Mapping) for one in annotations):
+            raise UserError("annotations must be a list of objects", place=place, hint=hint)
+        row_id = data.get(KEY)
         row = rows.get(row_id) if isinstance(row_id, str) else None
         if row is None:
             report.reject("unknown task", place, f"{KEY} is {shorten(row_id)}, which the project does not have")
@@ -285,24 +297,6 @@ def read_export(
     return [found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))]
 
 
-def _tasks(path: Path) -> Iterator[tuple[str, Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """Yields the tasks of an export with their places and annotations."""
-    hint = "export JSON from Label Studio (not JSON-MIN), and name that file"
-    tasks = read_strict_json(path, hint=hint)
-    if not isinstance(tasks, list) or not all(isinstance(task, Mapping) for task in tasks):
-        raise UserError("not an export of Label Studio: it must be a list of tasks", place=str(path), hint=hint)
-    if not tasks:
-        raise UserError("the export has no tasks", place=str(path), hint=hint)
-    for index, task in enumerate(tasks):
-        place = f"{path}, task {task.get('id', index)}"
-        annotations = task.get("annotations", [])
-        if not isinstance(task.get("data"), Mapping):
-            raise UserError("no task of this project: it has no data", place=place, hint=hint)
-        if not isinstance(annotations, list) or not all(isinstance(one, Mapping) for one in annotations):
-            raise UserError("annotations must be a list of objects", place=place, hint=hint)
-        yield place, task, annotations
-
-
 def _answers(
     scheme: Scheme, row: AnnotationRow, annotation: Mapping[str, Any], place: str, report: ExportReport
 ) -> Answers:
@@ -337,6 +331,45 @@ def _answers(
     if unknown := sorted(values.keys() - known):
         raise BadAnswer("unknown question", f"the scheme has no tag {shorten(unknown[0])}")
     return answers
+
+
+def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], key: str) -> dict[str, Answers]:
+    """Reads a person's answers by row: JSON lines of {"id", "answers"}, or {"id", "decision"} of a `to_decide` file.
+
+    Args:
+        key: The field of the answers. Lines without a decision are still open.
+
+    Raises:
+        UserError: A row that the project does not have, a row twice, or an answer that its question does not allow.
+    """
+    found: dict[str, Answers] = {}
+    for line, values in read_numbered_jsonl(path):
+        place, row = f"{path}, line {line}", values.get("id")
+        if not isinstance(row, str) or row not in rows:
+            problem = f"id is {shorten(row)}, which the project does not have"
+            raise UserError(problem, place=place, hint="see its rows.jsonl")
+        if key == DECISION and values.get(key) is None:
+            continue
+        if row in found:
+            raise UserError(f"row {shorten(row)} has two lines", place=place, hint="keep one of them")
+        hint = "see the answers of the annotators in the same line"
+        if not isinstance(given := values.get(key), Mapping):
+            raise UserError(f"answers must be an object by question, got {shorten(given)}", place=place, hint=hint)
+        found[row] = {}
+        for name, answer in given.items():
+            question = scheme.by_name.get(name)
+            if question is None:
+                known = ", ".join(scheme.by_name)
+                raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
+            try:
+                read = question.read([result["value"] for result in question.results(answer, "", rows[row].text)])
+                if question.kind == SPANS:
+                    check_spans(read, rows[row].text)
+                    read, _ = join_overlaps(read)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise UserError(f"{name}: {error}", place=place, hint=hint) from error
+            found[row][name] = read
+    return found
 
 
 def to_line(annotation: Annotation, row: AnnotationRow) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from data_modules.reading.fields import SEEKER
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.settings.config_files import UNANSWERABLE
-from faithkit_papers.annotation.annotation_questions import Answers
 from faithkit_papers.annotation.project import AnnotationRow
-from faithkit_papers.annotation.schemes import FALLBACK, YES, rounds_text
+from faithkit_papers.annotation.schemes import FALLBACK, YES, Answers, rounds_text
 
 
 class Answered(NamedTuple):

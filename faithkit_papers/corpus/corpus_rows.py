@@ -77,14 +77,14 @@ Part = tuple[str, str]  # a task and a corpus, which may be empty
 
 
 class CorpusRows:
-    """The numbers of a corpus.
+    """The numbers of a corpus, from its examples.
 
     Args:
         facets: Names of FACETS, or fields of `meta`, to group examples by; None takes all of FACETS.
         overlap: Measures density and coverage, which takes most of the time.
     """
 
-    def __init__(self, facets: Sequence[str] | None = None, *, overlap: bool = True):
+    def __init__(self, examples: Iterable[Example] = (), facets: Sequence[str] | None = None, *, overlap: bool = True):
         self.facets: dict[str, list[str | None]] = {name: [] for name in (FACETS if facets is None else facets)}
         self.numbers = {name: array("d") for name in NUMBERS}
         self.parts: list[Part] = []
@@ -98,12 +98,13 @@ class CorpusRows:
         self._contexts: dict[tuple[int, int], int] = {}
         self._knowledge: tuple[str, Sequence[str]] = ("", ())
         self._overlap = overlap
+        for example in examples:
+            self._add(example)
 
     def __len__(self) -> int:
         return len(self.parts)
 
-    def add(self, example: Example) -> None:
-        """Adds one example."""
+    def _add(self, example: Example) -> None:
         for name, column in self.facets.items():
             column.append(None if (value := read_facet(example, name)) is None else str(value))
         part = read_part(example), str(read_facet(example, "corpus") or "")
@@ -145,12 +146,6 @@ class CorpusRows:
             system = f"{model or 'all'} ({corpus})" if corpus else str(model or "")  # empty where both are unknown
             self.classes[system, found] += 1
             self.acts[found].update(speech_acts(example.meta.get("vrm")))
-
-    def add_all(self, examples: Iterable[Example]) -> "CorpusRows":
-        """Adds examples, and returns itself."""
-        for example in examples:
-            self.add(example)
-        return self
 
     def to_frame(self) -> "pd.DataFrame":
         """Returns a row for each example: NUMBERS, NaN where missing; its task and part; and its facets as texts."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faithkit.errors import UserError
-from faithkit.records import SPAN_LABELS, Example
+from faithkit.records import SPAN_LABELS
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit_papers.corpus.corpus_rows import CLASSES, NUM_BINS, CorpusRows
@@ -297,13 +297,12 @@ class CorpusStats:
         return {name: _plain(getattr(self, name)) for name in CorpusStats.__slots__}
 
 
-def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamples: int = 1000) -> CorpusStats:
-    """Computes all numbers; each example is read once.
+def compute_corpus_stats(corpus: CorpusRows, *, num_resamples: int = 1000) -> CorpusStats:
+    """Computes all numbers.
 
     Raises:
         UserError: There are none.
     """
-    corpus = examples if isinstance(examples, CorpusRows) else CorpusRows().add_all(examples)
     if not len(corpus):
         raise UserError("there is no example to describe", hint="choose another split, or more rows")
     frame, parts = corpus.to_frame(), corpus.part_names()

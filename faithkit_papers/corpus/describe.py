@@ -40,10 +40,9 @@ from faithkit.reports.write_reports import EvaluationResult, ReportOptions
 from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION
-from faithkit_papers.corpus.corpus_plots import ONLY_FULL, PLOTS
 from faithkit_papers.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 from faithkit_papers.corpus.corpus_stats import ALL, CorpusStats, compute_corpus_stats
-from faithkit_papers.corpus.corpus_tables import PAPER, build_corpus_tables
+from faithkit_papers.corpus.corpus_views import ONLY_FULL, PAPER, PLOTS, build_corpus_tables
 from faithkit_workflows.answering.retrieval import retrieve
 
 OPEN = "**TO ANSWER**"
@@ -228,12 +227,13 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     if config["dry_run"]:
         print(f"would read {block['dataset']} from {source.path}, split {' and '.join(splits)}")
         return
-    report, rows = ReadReport(block["on_bad_row"]), CorpusRows(block["facets"])
+    report = ReadReport(block["on_bad_row"])
     examples = chain.from_iterable(read_examples(source, split, report) for split in splits)
-    for example in islice(examples, config["limit"]):
-        if neither and begin_class(example.tags) == GENERIC:
-            example = replace(example, label=None)
-        rows.add(example)
+    kept = (
+        replace(example, label=None) if neither and begin_class(example.tags) == GENERIC else example
+        for example in islice(examples, config["limit"])
+    )
+    rows = CorpusRows(kept, block["facets"])
     if report.rejects:
         write_jsonl(run.path / "rejects.jsonl", report.rejects)
     if missing := [name for name in block["facets"] or () if set(rows.facets[name]) <= {None}]:
@@ -266,13 +266,13 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     }
     if block["wow_path"] is not None:
         wow, skipped = build_source("wow", block["wow_path"]), ReadReport("skip")
-        kept = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
+        edited = chain.from_iterable(read_examples(source, split, skipped) for split in splits)
         originals = chain.from_iterable(read_examples(wow, split, skipped) for split in wow.split_names())
-        found = find_seeker_edits(kept, originals)
+        found = find_seeker_edits(edited, originals)
         log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
         if found:  # the share of edited seeker turns, with its interval over dialogues
             groups = Groups.of("/".join(dialogue) for dialogue, _ in found)
-            statistic = mean_statistic(groups, {"seeker_edited": [float(edited) for _, edited in found]})
+            statistic = mean_statistic(groups, {"seeker_edited": [float(differs) for _, differs in found]})
             scored = bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=block["num_resamples"])
             metrics |= full_names("test", title, scored.metrics)
     write_results(run.metrics, metrics, meta)
@@ -290,7 +290,7 @@ def run_analysis(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     # The paper's figures describe the answers of its models: no other data are comparable.
     has_figures = block["path"] != EMBEDDED and are_comparable(one.meta.get("model") for one in examples)
     report_corpus(
-        CorpusRows(overlap=False).add_all(examples),
+        CorpusRows(examples, overlap=False),
         run.path,
         full=False,
         title=display_name(block["dataset"], block["path"]),

@@ -30,7 +30,6 @@ from construction.steps import (
     FAILURE,
     KEY,
     NO_VERDICT,
-    AnyStep,
     Each,
     Row,
     RowFailed,
@@ -125,10 +124,10 @@ def edit_row(example: Example) -> Row:
     return {**turn_row(example), "response": example.original or example.response, **given}
 
 
-def faithdial_edit_steps(config: Mapping[str, Any], turns: DialogueTurns) -> list[AnyStep]:
+def faithdial_edit_steps(config: Mapping[str, Any], turns: DialogueTurns) -> list[Step]:
     """Makes the steps: a branch for each model and candidate."""
     block, after = config["pipeline"], TURNS
-    steps: list[AnyStep] = [turns.as_source(TURNS)]
+    steps: list[Step] = [turns.as_step(TURNS)]
     if block["which"] == DETECTOR:
         steps.append(Step(name=FIND, work=_detector(config, "response", _find_hallucinated), after=(TURNS,)))
         after = FIND

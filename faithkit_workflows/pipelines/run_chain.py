@@ -1,7 +1,6 @@
 """Runs the chain of a pipeline, or shows in a dry run what it would ask; reports what was written.
 
-Also the steps that annotate replies: a verdict, the hallucinated part, and why (HalluDial, section 2.1). A language
-model judges, or one of faithkit's detectors, which gives its verdict and the spans it marks.
+Also the step in which a detector judges rows.
 """
 
 import logging
@@ -13,47 +12,45 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.text import Text
 
-from construction.ask import Ask, Build, ModelReply, sampling
+from construction.ask import Ask
 from construction.chain import FOLDER, Chain
 from construction.steps import (
+    CHUNK_SIZE,
     KEY,
     NO_VERDICT,
-    PAIRS,
-    AnyStep,
     Division,
     Each,
     Row,
     RowFailed,
-    Source,
     Step,
-    TextInSplit,
     Work,
-    find_shared_texts,
+    batched,
     join_branches,
     read_row,
     usable_rows,
 )
-from construction.turns import turn_values
 from faithkit.detector import Detector
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.text import OPENAI, TextEngine
+from faithkit.inference.text import OPENAI, TextEngine, seed_of
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
-from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
-from judge.options import CHOICES, JUDGEMENT
-from judge.reply import parse_judgement, target_text
+from faithkit.records import UNPARSED, Example, Prediction, Turn
+from faithkit.words import unicode_words
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash
+MAX_TEXTS = 50_000
+MAX_PAIRS = 20  # in a report
+RUN_LENGTH = 3  # words
+TRAIN, PAIRS = "train", "pairs"
 OUTPUT = "benchmark"  # in the run's folder: the official layout
 NUM_SHOWN, NUM_MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged in a dry run
 log = logging.getLogger("faithkit")
-FIELDS = ("knowledge", "history", "reference", "response")
 
 
 def build_model(options: EngineOptions) -> TextEngine:
@@ -93,28 +90,28 @@ def branch_name(text: str) -> str:
     return re.sub("[^A-Za-z0-9._-]+", "-", text).strip(".-") or "model"
 
 
-def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep]) -> Chain | None:
+def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[Step]) -> Chain | None:
     """Makes the rows of all steps; returns the chain, or None after a dry run."""
     if config["dry_run"]:
         show_dry_run(steps)
         return None
     chain = Chain(run.path, config["pipeline"]["name"], steps, environment())
     for step in steps:
-        for prompt in step.work.prompts.values() if isinstance(step, Step) and isinstance(step.work, Ask) else ():
+        for prompt in step.work.prompts.values() if isinstance(step.work, Ask) else ():
             path = run.path / PROMPTS / f"{prompt.name}-{prompt.fingerprint}.txt"
             write_text(path, f"{prompt.system}\n\n{prompt.text}" if prompt.system else prompt.text)
     chain.run(retry_failed=config["retry_failed"])
     return chain
 
 
-def show_dry_run(steps: Sequence[AnyStep]) -> None:
+def show_dry_run(steps: Sequence[Step]) -> None:
     """Prints three filled prompts of each step that asks a model, and estimates of tokens and cost."""
     rows: dict[str, list[Row]] = {}
     counts: dict[str, int] = {}
     columns = ("requests", "tokens read, about", "written, at most", "dollars, at most")
     table = new_number_table("what it would ask", "step", columns, show_edge=True)
     for step in steps:
-        if isinstance(step, Source):
+        if step.read is not None:
             all_rows = iter(step.read())
             rows[step.name] = list(islice(all_rows, NUM_MEASURED))
             counts[step.name] = len(rows[step.name]) + sum(1 for _ in all_rows)
@@ -146,7 +143,7 @@ def show_dry_run(steps: Sequence[AnyStep]) -> None:
 def build_benchmark(
     run: RunFolder,
     config: Mapping[str, Any],
-    steps: Sequence[AnyStep],
+    steps: Sequence[Step],
     rows: Callable[[Chain], Iterator[Row]],
     write: Callable[[Path, Chain, Division], Mapping[str, int]],
     *,
@@ -201,6 +198,73 @@ def build_benchmark(
     else:
         most = max(failures, key=lambda why: failures[why], default="no input")
         log.warning("nothing was written: no row could be used (most failed by %s); see %s", most, run.path / FOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class TextInSplit:
+    """A text of a group (a dialogue, a source) in a split."""
+
+    split: str
+    group: str
+    text: str
+
+
+def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | None) -> dict[str, Any]:
+    """Counts the held-out texts that the training split also contains, exactly or nearly.
+
+    Near duplicates have a given share of their runs of three words in common (Jaccard). Up to `MAX_TEXTS` distinct
+    texts of the held-out splits are indexed, and the training split is streamed past them, so memory does not grow with
+    it.
+
+    Returns:
+        Named counts, and `pairs`: the closest near duplicates with their groups, their share and their texts.
+
+    Args:
+        texts: Reads all texts; it is called twice.
+        near: The share that near duplicates have in common; None finds equal texts only.
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    held_out: dict[int, TextInSplit] = {}
+    for one in texts():
+        if one.split != TRAIN and len(held_out) < MAX_TEXTS:
+            held_out.setdefault(_key(one.text), one)
+    if near is not None and held_out:  # a sparse matrix of the held-out texts and their runs of words
+        names, options = list(held_out), {"binary": True, "norm": None, "alternate_sign": False}
+        vectorizer = HashingVectorizer(analyzer=_runs, n_features=2**22, **options)  # two runs rarely have one
+        matrix = vectorizer.transform([one.text for one in held_out.values()])
+        sizes = matrix.getnnz(axis=1)
+    equal: set[int] = set()
+    close: dict[int, dict[str, Any]] = {}
+    for chunk in batched((one for one in texts() if one.split == TRAIN), CHUNK_SIZE):
+        keys = [_key(one.text) for one in chunk]
+        equal.update(held_out.keys() & keys)
+        others = [one for one, key in zip(chunk, keys, strict=True) if key not in held_out]
+        if near is None or not held_out or not others:
+            continue
+        rows = vectorizer.transform([one.text for one in others])
+        shared = (rows @ matrix.T).tocoo()
+        shares = shared.data / (rows.getnnz(axis=1)[shared.row] + sizes[shared.col] - shared.data)
+        for place in np.flatnonzero(shares >= near).tolist():
+            other, share = names[shared.col[place]], round(float(shares[place]), 3)
+            if share > close.get(other, {"share": 0.0})["share"]:
+                one = others[shared.row[place]]
+                pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
+                close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
+    found: dict[str, Any] = {"different texts held out": len(held_out), "of them in train, word for word": len(equal)}
+    pairs = sorted((close[key] for key in close.keys() - equal), key=lambda pair: -pair["share"])
+    if near is not None:
+        found[f"of them in train nearly, a share of {near}"] = len(pairs)
+    return {**found, PAIRS: pairs[:MAX_PAIRS]}
+
+
+def _key(text: str) -> int:
+    return seed_of(" ".join(unicode_words(text)), size=8)
+
+
+def _runs(text: str) -> set[str]:
+    words = unicode_words(text)
+    return {" ".join(words[i : i + RUN_LENGTH]) for i in range(max(1, len(words) - RUN_LENGTH + 1))}
 
 
 def print_counts(title: str, head: str, counts: Mapping[str, float]) -> None:
@@ -271,55 +335,6 @@ def example_of(row: Mapping[str, Any], response: str) -> Example:
         history=tuple(Turn(speaker=speaker, text=text) for speaker, text in row["history"]),
         response=response,
     )
-
-
-def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build) -> Ask:
-    """Asks a model to judge the row's response, at temperature 0.
-
-    A judgement must begin with Yes or No, otherwise the row fails. With `weigh_verdicts` the more probable of the two
-    is put before such a judgement, and the row records it: small models rarely follow a form. Quoted parts that are not
-    in the response are counted.
-    """
-
-    def read(row: Row, reply: ModelReply) -> Row:
-        target, added = reply.text.strip(), {}
-        found = parse_judgement(target, row["response"])
-        if found.label == UNPARSED and reply.probabilities:
-            verdict = max(reply.probabilities, key=reply.probabilities.__getitem__)
-            target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": reply.probabilities[verdict]}
-            found = parse_judgement(target, row["response"])
-        if found.label == UNPARSED:
-            raise RowFailed(NO_VERDICT, reply.text)
-        if found.num_unlocated:
-            added["unlocated"] = found.num_unlocated
-        if not reply.finished:
-            added["target_cut"] = True
-        spans = [[span.start, span.end] for span in found.spans]
-        return {**row, "target": target, "label": found.label, "spans": spans, "rationale": found.rationale, **added}
-
-    return Ask(
-        options=options,
-        prompts={"": prompt},
-        values=turn_values,
-        read=read,
-        pretended={"target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
-        decoding=sampling(0, block["max_judgement_tokens"], 0),
-        build=build,
-        choices=CHOICES if block["weigh_verdicts"] else (),
-    )
-
-
-def detect_hallucinations(path: str, labels: Mapping[int | str, str] | None = None) -> Detect:
-    """Judges the row's response with a detector, and quotes the spans it marks after the verdict."""
-
-    def read(row: Row, prediction: Prediction) -> Row:
-        require_verdict(prediction)
-        example = replace(example_of(row, row["response"]), label=prediction.label, spans=prediction.spans)
-        spans = [[span.start, span.end] for span in prediction.spans]
-        judged = {"target": target_text(example, JUDGEMENT), "label": prediction.label, "spans": spans}
-        return {**row, **judged, "rationale": "", "score": prediction.score}
-
-    return Detect(path=path, text="response", read=read, precision="32-true", labels=labels)
 
 
 def require_verdict(prediction: Prediction) -> None:

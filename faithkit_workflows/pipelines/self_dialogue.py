@@ -19,7 +19,7 @@ from construction.ask import EnginePool, ReplyRules, sampling
 from construction.chain import Chain, sign
 from construction.labels import normalize_spaces, read_sheet, write_sheet
 from construction.official_layouts import DIAHALU_FILE, VERDICT, dialogue_text, write_diahalu
-from construction.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
+from construction.steps import AT, FAILURE, KEY, Row, Step, is_failed, usable_rows
 from construction.topics import Topics
 from construction.turns import AskTurn, DialogueRules, side_of, turn_name
 from data_modules.datasets.diahalu import DOMAINS
@@ -109,7 +109,7 @@ class DialoguePlan:
 
             self.prompts[side][domain] = read_text("construction", name, config["prompts"], build)
 
-    def steps(self) -> list[AnyStep]:
+    def steps(self) -> list[Step]:
         """Makes the steps of whole dialogues."""
         block, paths = self.block, self.block["topics"]
         topics = Topics(
@@ -120,11 +120,11 @@ class DialoguePlan:
             limit=self.config["limit"],
             on_bad_row=block["on_bad_row"],
         )
-        source = Source(name=TOPICS, read=topics.rows, settings=topics.settings())
+        source = Step(name=TOPICS, read=topics.rows, settings=topics.settings())
         first = next(self.turn_steps(0, "", TOPICS))
         return [source, first, *(step for name in self.writers for step in self.turn_steps(1, name, first.name))]
 
-    def turn_steps(self, place: int, name: str, after: str) -> Iterator[AnyStep]:
+    def turn_steps(self, place: int, name: str, after: str) -> Iterator[Step]:
         """Yields the steps of the turns from a place on, with one of the models as B."""
         block = self.block
         for number in range(place, 2 * block["rounds"]):
@@ -275,11 +275,11 @@ class EditedDialogues:
         if num_left := sum(map(len, waiting.values())) - len(cut):
             why = "their turns have changed, or are behind another edit"
             log.warning("edits/%s: %d edits are not applied: %s", number, num_left, why)
-        steps: list[AnyStep] = []
+        steps: list[Step] = []
         writers = dict.fromkeys(row["branch"] for row in cut)
         for name in writers:
             rows = [row for row in cut if row["branch"] == name]
-            source = Source(name=f"edited-{name}", read=lambda rows=rows: rows, settings={"rows": rows})  # type: ignore[misc]
+            source = Step(name=f"edited-{name}", read=lambda rows=rows: rows, settings={"rows": rows})  # type: ignore[misc]
             steps += [source, *self.plan.turn_steps(min(len(row["turns"]) for row in rows), name, source.name)]
         if not steps:
             return
@@ -315,7 +315,7 @@ def judge_dialogues(
         return {**row, VERDICT: verdict | ({} if prediction.score is None else {"score": prediction.score})}
 
     digest = sign([[row[KEY], row["text"]] for row in inputs()])
-    source = Source(name=DIALOGUES, read=inputs, settings={"dialogues": digest})
+    source = Step(name=DIALOGUES, read=inputs, settings={"dialogues": digest})
     work = Detect(path=path, text="text", read=read, labels=config["labels"])
     chain = run_chain(run.stage(VERDICTS), config, [source, Step(name=JUDGE, work=work, after=(DIALOGUES,))])
     assert chain is not None, "a dry run has no dialogues"

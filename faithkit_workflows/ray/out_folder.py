@@ -27,7 +27,7 @@ from faithkit.files.atomic import disk_errors, dumps, hash_files, make_folder, s
 from faithkit.files.jsonl import read_strict_json, write_jsonl
 from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
 from faithkit.inference.text import OPENAI
-from faithkit.settings.types import Block, NonNegative, NonNegativeInt, Text
+from faithkit.settings.types import Block, NonNegativeInt, Text
 from faithkit.weights.resolve import is_hub_name
 from faithkit_workflows.detectors.loading import describe_detector
 from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
@@ -43,20 +43,15 @@ class FinishedShard(Block):
     """The record of a finished shard.
 
     Args:
-        job: Hash of the model, the settings and the code, which are in job.json.
         sha256: Of the old shard.
         output_bytes: Size of the new shard.
         rows: Rows that were read.
         rejected: Rows that cannot be used.
         unsure: Rows on which the detector abstains.
         kinds: For each value of each column the number of groups with so many rows and so many hallucinated rows.
-        device: What it was computed on.
-        cpu_seconds: Of the worker.
     """
 
-    job: Text
     shard: Text
-    bytes: NonNegativeInt
     stamp: str
     sha256: Text
     output_bytes: NonNegativeInt
@@ -65,8 +60,6 @@ class FinishedShard(Block):
     unsure: NonNegativeInt
     grouped_by: Text
     kinds: dict[str, dict[str, list[list[int]]]]
-    device: Text
-    cpu_seconds: NonNegative
 
 
 class OutFolder:

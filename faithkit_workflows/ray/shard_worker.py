@@ -3,8 +3,6 @@
 `Scoring` and `Answering` are what `faithkit score` and `faithkit generate` do with the rows of a shard.
 """
 
-import hashlib
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from data_modules.reading.files import is_address
 from data_modules.reading.shards import Shard, hash_of, opened, shown
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import dumps, set_by
+from faithkit.files.atomic import set_by
 from faithkit.inference.text import VLLM
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, identify, identify_model
 from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions, single_table
@@ -75,8 +73,8 @@ class Work(ABC):
         """
 
     @abstractmethod
-    def load(self) -> "tuple[str, Answerer]":
-        """Loads the models; returns what they run on, and the answerer."""
+    def load(self) -> "Answerer":
+        """Loads the models."""
 
     def write(self, path: Path, rows: UserTable, answerer: "Answerer") -> ShareCounter:
         """Writes the rows with the added columns to a path; returns the counted verdicts, if there are any."""
@@ -134,12 +132,10 @@ class Answering(Work):
         columns = self.part.get("columns") or {}
         return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
 
-    def load(self) -> "tuple[str, Answerer]":
-        from faithkit.fast import describe_runner
+    def load(self) -> "Answerer":
         from faithkit_workflows.answering.strategies import load_answerer
 
-        generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
-        return describe_runner(generator), answerer
+        return load_answerer(self.config, self.engine, self.num_gpus)[1]
 
 
 class Scoring(Work):
@@ -168,12 +164,12 @@ class Scoring(Work):
     def read(self, file: Path) -> UserTable:
         return open_table_to_judge({**self.config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
 
-    def load(self) -> "tuple[str, Answerer]":
+    def load(self) -> "Answerer":
         from faithkit_workflows.answering.write_answers import DetectorAnswerer
         from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
 
         loaded = with_threshold(load_checkpoint(self.config), self.config.get("threshold"), self.place)
-        return str(getattr(loaded.detector, "device", "none")), DetectorAnswerer(loaded.detector)
+        return DetectorAnswerer(loaded.detector)
 
 
 class ShardWorker:
@@ -190,8 +186,8 @@ class ShardWorker:
         try:
             record = self.folder.record(shard)
             if record is None:
-                models, is_ready = self.models, True
-                record = self._do(shard, *models)
+                answerer, is_ready = self.answerer, True
+                record = self._do(shard, answerer)
         except UserError as error:
             place = error.place or shown(self.work.data)
             problem = {"problem": error.problem, "place": place, "hint": error.hint or ""}
@@ -199,7 +195,7 @@ class ShardWorker:
         return {**result, "record": record.model_dump_json()}
 
     @cached_property
-    def models(self) -> "tuple[str, Answerer]":
+    def answerer(self) -> "Answerer":
         """Loads the models.
 
         Raises:
@@ -215,20 +211,22 @@ class ShardWorker:
         check_same(here, wanted, "a worker", place=work.place, hint=hint)
         return work.load()
 
-    def _do(self, shard: Shard, device: str, answerer: "Answerer") -> FinishedShard:
-        work, begun = self.work, time.process_time()
+    def _do(self, shard: Shard, answerer: "Answerer") -> FinishedShard:
+        work = self.work
         with self.folder.scratch(shard) as scratch:
             made = Path(scratch, "made.parquet")
             with opened(work.data, shard) as file:
                 digest = hash_of(file)
                 rows = work.read(file)
-                check_columns(work.columns(rows), work.identity["columns"], shard)
+                here, first = dict(work.columns(rows)), dict(work.identity["columns"])
+                for name in {**first, **here}:
+                    if here.get(name) != first.get(name):  # together they would be no table
+                        kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
+                        hint = "write all shards with the same columns, as Parquet where types differ"
+                        raise UserError(f"column {shorten(name)} is {kinds}", place=shard.name, hint=hint)
                 shares = work.write(made, rows, answerer)
-            job = dumps({"data": shown(work.data), **work.identity})
             record = FinishedShard(
-                job=hashlib.sha256(job.encode()).hexdigest()[:32],
                 shard=shard.name,
-                bytes=shard.size,
                 stamp=shard.stamp,
                 sha256=digest,
                 output_bytes=made.stat().st_size,
@@ -237,22 +235,10 @@ class ShardWorker:
                 unsure=shares.num_unsure,
                 grouped_by=rows.grouped_by,
                 kinds=shares.kinds(),
-                device=device,
-                cpu_seconds=round(time.process_time() - begun, 3),
             )
             rejects = [{**reject, "file": shard.name} for reject in rows.report.rejects]
             self.folder.commit(shard, made, rejects, record)
         return record
-
-
-def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
-    """Refuses a shard whose columns differ from those of the first: together they would be no table."""
-    here, first = dict(found), dict(wanted)
-    for name in {**first, **here}:
-        if here.get(name) != first.get(name):
-            kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
-            hint = "write all shards with the same columns, as Parquet where types differ"
-            raise UserError(f"column {shorten(name)} is {kinds}", place=shard.name, hint=hint)
 
 
 def absolute_path(path: str, key: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from construction.ask import Ask, ModelReply, sampling
 from construction.chain import Chain
-from construction.steps import KEY, Each, Row, RowFailed, Source, Step
+from construction.steps import KEY, Each, Row, RowFailed, Step
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import TextEngine
 from faithkit.inference.text_engines import EngineOptions
@@ -54,7 +54,7 @@ def chain(
 ) -> Chain:
     """`inputs`, a branch for each of the first engines, and `last`, which counts characters of both branches."""
     given = rows(number) if inputs is None else list(inputs)
-    steps: list[Any] = [Source(name="inputs", read=lambda: iter(given), settings={"rows": given})]
+    steps: list[Any] = [Step(name="inputs", read=lambda: iter(given), settings={"rows": given})]
     for place, (engine, prompt) in enumerate(zip(engines, prompts, strict=True)):
         work = ask(f"branch-{place}", engine, prompt, chunk_size)
         steps.append(Step(name=f"branch-{place}", work=work, after=("inputs",), branch=f"b{place}"))

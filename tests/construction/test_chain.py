@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from construction.chain import MANIFEST, Chain
-from construction.steps import FAILURE, KEY, Division, Source, TextInSplit, find_shared_texts, is_failed
+from construction.steps import FAILURE, KEY, Division, Step, is_failed
 from data_modules.splits import divide_groups
 from faithkit.errors import UserError
 from faithkit.inference.openai_engine import OpenAiEngine
@@ -56,7 +56,7 @@ def contents(made: Chain) -> dict[str, bytes]:
 
 def test_rows_keep_their_order_and_their_keys_whatever_order_replies_come_in(tmp_path: Path) -> None:
     made = chain(tmp_path, engines())
-    made.run(progress=False)
+    made.run()
     assert keys(made.rows("branch-0")) == keys(made.rows("inputs")) == [str(i) for i in range(10)]
     assert [row["branch-0"] for row in made.rows("branch-0")] == [f"Say it again: text {i}!" for i in range(10)]
     assert keys(made.rows("last")) == [f"{i}@b{place}" for i in range(10) for place in (0, 1)]
@@ -65,7 +65,7 @@ def test_rows_keep_their_order_and_their_keys_whatever_order_replies_come_in(tmp
 
 def test_a_failed_row_is_replaced_by_a_failed_row_and_shifts_no_other(tmp_path: Path) -> None:
     made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
-    made.run(progress=False)
+    made.run()
     found = {row[KEY]: row for row in made.rows("last")}
     assert [key for key, row in found.items() if is_failed(row)] == ["3@b0", "5@b0"]
     assert found["3@b0"][FAILURE] == {"step": "branch-0", "why": "no reply", "detail": "it failed", "tries": 1}
@@ -77,7 +77,7 @@ def test_a_failed_row_is_replaced_by_a_failed_row_and_shifts_no_other(tmp_path: 
 @pytest.mark.parametrize("stop", range(0, 21, 3))
 def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: int, tmp_path: Path) -> None:
     whole = chain(tmp_path / "whole", engines())
-    whole.run(progress=False)
+    whole.run()
     asked: list[str] = []
     for stops_after in (stop, 10**9):
         counting = Backwards("first", stops_after=stops_after)
@@ -85,9 +85,9 @@ def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: in
         made = chain(tmp_path / "run", cached, chunk_size=20, number=10)
         if stops_after < 10:
             with pytest.raises(UserError, match="refused"):
-                made.run(progress=False)
+                made.run()
         else:
-            made.run(progress=False)
+            made.run()
         asked += counting.asked
     assert sorted(asked) == sorted(map(str, range(10)))
     assert contents(made) == contents(whole)
@@ -95,7 +95,7 @@ def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: in
 
 def test_a_row_that_was_half_written_is_made_again(tmp_path: Path) -> None:
     made = chain(tmp_path, engines())
-    made.run(progress=False)
+    made.run()
     before, path = contents(made), made.path("branch-1")
     path.write_bytes(b"".join(path.read_bytes().splitlines(True)[:5]) + b'{"key": "5", "te')
     stored = json.loads((tmp_path / MANIFEST).read_text())
@@ -103,16 +103,16 @@ def test_a_row_that_was_half_written_is_made_again(tmp_path: Path) -> None:
     stored["steps"] = stored["steps"][:3]
     (tmp_path / MANIFEST).write_text(json.dumps(stored))
     again = engines()
-    chain(tmp_path, again).run(progress=False)
+    chain(tmp_path, again).run()
     assert contents(made) == before and sorted(again[1].asked) == ["5", "6", "7", "8", "9"] and not again[0].asked
 
 
 def test_a_changed_step_makes_itself_and_what_follows_again_and_nothing_before(tmp_path: Path) -> None:
-    chain(tmp_path, engines()).run(progress=False)
+    chain(tmp_path, engines()).run()
     before, again = manifest(tmp_path), engines()
     other = TextPrompt("Once more: {text}", ("text",), name="again")
     made = chain(tmp_path, again, prompts=(PROMPT, other))
-    made.run(progress=False)
+    made.run()
     after = manifest(tmp_path)
     changed = {name for name in after if after[name]["rows_id"] != before[name]["rows_id"]}
     assert changed == {"branch-1", "last"} and (len(again[0].asked), len(again[1].asked)) == (0, 10)
@@ -121,11 +121,11 @@ def test_a_changed_step_makes_itself_and_what_follows_again_and_nothing_before(t
 
 def test_only_failed_rows_are_asked_again_and_later_steps_follow(tmp_path: Path) -> None:
     made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
-    made.run(progress=False)
+    made.run()
     kept = [line for line in made.path("last").read_bytes().splitlines() if b"failure" not in line]
     again = engines(bad=["5#1"])
     made = chain(tmp_path, again)
-    made.run(retry_failed=True, progress=False)
+    made.run(retry_failed=True)
     assert again[0].asked == ["3#1", "5#1"] and again[1].asked == []
     found = {row[KEY]: row for row in made.rows("last")}
     assert found["3@b0"]["size"] == len("Say it again: text 3!") and "tries" not in found["3@b0"]
@@ -135,26 +135,26 @@ def test_only_failed_rows_are_asked_again_and_later_steps_follow(tmp_path: Path)
 
 def test_steps_behind_follow_a_retry_that_was_killed_between_them(tmp_path: Path) -> None:
     made = chain(tmp_path, engines(fails=["3"]))
-    made.run(progress=False)
+    made.run()
     made = chain(tmp_path, engines())
-    made._repair(made.steps["branch-0"], made.manifest.steps["branch-0"], True, False)  # type: ignore[arg-type]
+    made._repair(made.steps["branch-0"], made.manifest.steps["branch-0"], True)
     made = chain(tmp_path, engines())
-    made.run(progress=False)  # without retry_failed
+    made.run()  # without retry_failed
     assert not any(map(is_failed, made.rows("last"))) and manifest(tmp_path)["last"]["failures"] == {}
 
 
 def test_a_model_that_has_changed_makes_an_unfinished_step_anew(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="refused"):
-        chain(tmp_path, engines(stops_after=2)).run(progress=False)
+        chain(tmp_path, engines(stops_after=2)).run()
     other = [Backwards("first, fine-tuned"), Backwards("second")]
     made = chain(tmp_path, other)
-    made.run(progress=False)
+    made.run()
     assert len(other[0].asked) == 10 and manifest(tmp_path)["branch-0"]["engine"] == "first, fine-tuned"
 
 
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two rows have the key '1'"):
-        chain(tmp_path, engines(), inputs=[*rows(3), {KEY: "1", "text": "x"}]).run(progress=False)
+        chain(tmp_path, engines(), inputs=[*rows(3), {KEY: "1", "text": "x"}]).run()
 
 
 def test_a_row_that_never_came_back_fails(tmp_path: Path) -> None:
@@ -163,14 +163,14 @@ def test_a_row_that_never_came_back_fails(tmp_path: Path) -> None:
             yield from super().generate([one for one in requests if one.id != "2"], *how)
 
     made = chain(tmp_path, [Forgetful("first"), Backwards("second")])
-    made.run(progress=False)
+    made.run()
     found = {row[KEY]: row for row in made.rows("branch-0")}
     assert found["2"][FAILURE]["why"] == "no row came back" and list(found) == [str(i) for i in range(10)]
 
 
 @pytest.mark.parametrize("steps", [[{"name": "inputs"}], 3])
 def test_a_damaged_manifest_is_explained(steps: object, tmp_path: Path) -> None:
-    chain(tmp_path, engines()).run(progress=False)
+    chain(tmp_path, engines()).run()
     path = tmp_path / MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | {"steps": steps}))
     with pytest.raises(UserError, match="the manifest is damaged") as refused:
@@ -184,17 +184,17 @@ def test_a_source_goes_on_behind_what_it_wrote(tmp_path: Path) -> None:
         raise UserError("the disk is gone")
 
     with pytest.raises(UserError):
-        Chain(tmp_path, "test", [Source(name="inputs", read=broken, settings={})]).run(progress=False)
-    made = Chain(tmp_path, "test", [Source(name="inputs", read=lambda: iter(rows(3000)), settings={})])
-    made.run(progress=False)
+        Chain(tmp_path, "test", [Step(name="inputs", read=broken, settings={})]).run()
+    made = Chain(tmp_path, "test", [Step(name="inputs", read=lambda: iter(rows(3000)), settings={})])
+    made.run()
     assert keys(made.rows("inputs")) == [str(i) for i in range(3000)]
 
 
 def test_a_model_that_is_no_longer_asked_leaves_no_rows(tmp_path: Path) -> None:
-    chain(tmp_path, engines()).run(progress=False)
+    chain(tmp_path, engines()).run()
     other = [Backwards("first")]
     made = chain(tmp_path, other, prompts=[PROMPT])
-    made.run(progress=False)
+    made.run()
     files = {"01_inputs.jsonl", "02_branch-0.jsonl", "03_last.jsonl"}
     assert {path.name for path in (tmp_path / "steps").iterdir()} == files and other[0].asked == []
     assert keys(made.rows("last")) == [str(i) for i in range(10)]
@@ -214,7 +214,7 @@ def run_chain(folder: str, url: str) -> None:
     options = ServerOptions(base_url=url, concurrency=CONCURRENCY)
     asked = [OpenAiEngine(name, options) for name in (MODEL, f"{MODEL} too")]
     engines = [CachedEngine(engine, f"{folder}/replies.sqlite") for engine in asked]
-    chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)
+    chain(Path(folder), engines, number=NUMBER, chunk_size=16).run()
 
 
 @pytest.mark.slow
@@ -236,25 +236,6 @@ def test_a_killed_chain_repeats_only_what_was_in_flight(tmp_path: Path, monkeypa
     assert len(files) == 4
     for file in files:
         assert (tmp_path / "run" / "steps" / file.name).read_bytes() == file.read_bytes()
-
-
-LONG = "The lighthouse at Marrow Point was built in 1871 from granite that came by ship from the north"
-
-
-def texts() -> Iterator[TextInSplit]:
-    yield TextInSplit("train", "a", LONG)
-    yield TextInSplit("train", "b", "Oat bread keeps longer than wheat bread because oats hold more water")
-    yield TextInSplit("test", "c", LONG.replace("from the north", "from the south"))
-    yield TextInSplit("test", "d", "oat bread keeps longer than wheat bread, because oats hold more water!")
-    yield TextInSplit("test", "e", "Something else that no other text contains")
-
-
-def test_equal_and_nearly_equal_texts_are_counted_apart() -> None:
-    found = find_shared_texts(texts, 0.7)
-    pairs = found.pop("pairs")
-    assert list(found.values()) == [3, 1, 1]
-    assert [(pair["train"], pair["held_out"]) for pair in pairs] == [("a", "c")]
-    assert list(find_shared_texts(texts, None).values()) == [3, 1, []]
 
 
 def test_a_group_has_one_split_by_its_name_and_the_seed_alone() -> None:

@@ -19,14 +19,14 @@ from faithkit_papers.annotation.project import (
     read_rows,
     write_project,
 )
-from faithkit_papers.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
+from faithkit_papers.annotation.schemes import SCHEMES, SPAN_TYPES
 from tests.faithkit_papers.annotation.annotated import TEXT, example, exported, project, suggested
 
 PIECES = st.characters(exclude_categories=["Cs"]) | st.sampled_from(["\r\n", "\r", "\n", "🙂", "é", "ש", "\0"])
 TEXTS = st.lists(PIECES, min_size=1, max_size=40).map("".join)
 
 
-PLACES = st.tuples(st.integers(0, 40), st.integers(1, 9), st.sampled_from(list(RAGTRUTH_LABELS)))
+PLACES = st.tuples(st.integers(0, 40), st.integers(1, 9), st.sampled_from(list(SPAN_TYPES)))
 
 
 @given(TEXTS, st.lists(PLACES, max_size=4))

@@ -67,7 +67,9 @@ def test_the_whole_round(written, tmp_path, capsys):
     output = capsys.readouterr().out
     assert "rows with 3 annotators" in output and "task without annotation" in output
     [open_row] = read_jsonl(written / "to_decide.jsonl")
-    assert open_row["decide"] == ["quality"] and open_row["id"] == "r2"
+    assert open_row["decide"] == ["quality"] and open_row["id"] == "r2" and open_row["decision"] is None
+    assert open_row["annotators"]["2"]["quality"] == ["truncated"] and open_row["text"] == f"{TEXT} 2"
+    assert open_row["settled"].keys() == {"spans"}
     assert [row["id"] for row in read_jsonl(written / "disagreements.jsonl")] == ["r1", "r2"]
     benchmark = {"dataset": "ragtruth", "path": str(written / "benchmark")}
     read = {example.id: example for example in read_block(benchmark)}

@@ -7,9 +7,9 @@ import pytest
 from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_annotations
-from faithkit_papers.annotation.project import Annotation, make_row
+from faithkit_papers.annotation.annotate import settle, settle_question
+from faithkit_papers.annotation.project import Annotation, make_row, read_answers
 from faithkit_papers.annotation.schemes import SCHEMES
-from faithkit_papers.annotation.settle import open_rows_to_decide, read_answers, settle, settle_question
 from faithkit_papers.annotation.settled_layouts import Answered, write_layout
 from tests.faithkit_papers.annotation.annotated import TEXT, example
 
@@ -52,7 +52,7 @@ OVERLAPPING = [[mark(0, 10)], [mark(5, 15, SUBTLE)], [mark(6, 12, SUBTLE, flags=
     ],
 )
 def test_a_question_is_settled_by_its_rule(scheme, question, answers, rule, settled):
-    assert settle_question(SCHEMES[scheme].question(question), answers, rule) == settled
+    assert settle_question(SCHEMES[scheme].by_name[question], answers, rule) == settled
 
 
 def test_a_text_is_taken_whole_from_whoever_agrees_most():
@@ -63,20 +63,16 @@ def test_a_text_is_taken_whole_from_whoever_agrees_most():
     assert one.answers == {"begin": ["Hallucination"], "edit": "B"} and one.disagree == ("begin", "edit")
 
 
-def test_open_rows_are_listed_decided_and_read_back(tmp_path):
+def test_open_rows_are_settled_by_decisions_that_are_read(tmp_path):
     rows = rows_of(example(1), example(2), example(3))
     good, truncated = {"spans": [], "quality": ["good"]}, {"spans": [mark(0, 3)], "quality": ["truncated"]}
     given = given_by("d1:0", ann=good, bob=truncated) + given_by("d2:0", ann=good)
     settled = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2)
     assert {one.row: one.open for one in settled} == {"d1:0": ("quality",), "d2:0": ("spans", "quality")}
-    assert {one.how for one in settled} == {"open"}
-    by_row = {row: {one.annotator: one.answers for one in given if one.row == row} for row in rows}
-    lines = list(open_rows_to_decide(settled, rows, by_row))
-    assert lines[0]["decision"] is None and lines[0]["annotators"]["bob"]["quality"] == ["truncated"]
-    assert lines[0]["text"] == TEXT and lines[0]["settled"] == {"spans": []}
-    lines[0]["decision"] = {"quality": ["good"], "spans": [mark(0, 3)]}
+    assert {one.how for one in settled} == {"open"} and settled[0].answers == {"spans": []}
+    decided = {"id": "d1:0", "decision": {"quality": ["good"], "spans": [mark(0, 3)]}}
     path = tmp_path / "filled.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (decided, {"id": "d2:0", "decision": None})))
     decisions = read_answers(path, RAGTRUTH, rows, "decision")
     again = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2, decisions=decisions)
     assert [one.how for one in again] == ["decided by hand", "open"]
@@ -122,7 +118,7 @@ def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path
 def written(tmp_path, scheme, answers, one=None, system=None):
     [row] = rows_of(one or example(), scheme=scheme, system=system).values()
     counts = write_layout(scheme, tmp_path / "out", [Answered(row, answers)])
-    return read_block({"dataset": SCHEMES[scheme].dataset, "path": str(tmp_path / "out")}), counts
+    return read_block({"dataset": "begin" if scheme == "likert" else scheme, "path": str(tmp_path / "out")}), counts
 
 
 def test_ragtruth_rows_are_read_with_the_same_spans(tmp_path):

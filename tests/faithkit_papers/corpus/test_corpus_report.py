@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit_papers.corpus import corpus_plots
+from faithkit_papers.corpus import corpus_views
 from faithkit_papers.corpus.corpus_rows import CorpusRows
 from faithkit_papers.corpus.describe import report_corpus as write_report
 from tests.data_modules.official.spans import RAGTRUTH, RAGTRUTH_SOURCES
@@ -18,7 +18,7 @@ from tests.running import evaluate_here
 
 
 def report_corpus(examples, folder, **options):
-    return write_report(CorpusRows(overlap=False).add_all(examples), folder, full=False, **options)
+    return write_report(CorpusRows(examples, overlap=False), folder, full=False, **options)
 
 
 def test_numbers_and_plots_are_written(tmp_path, capsys):
@@ -49,7 +49,7 @@ def test_the_analysis_of_marked_responses_wants_spans(tmp_path):
 
 def test_without_matplotlib_the_user_learns_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    importlib.reload(corpus_plots)  # the module itself does without
+    importlib.reload(corpus_views)  # the module itself does without
     with pytest.raises(UserError, match=r'pip install "\.\[plots\]"'):
         report_corpus(CORPUS, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -66,7 +66,7 @@ CORPUS = [
 
 
 def test_a_corpus_is_counted_as_by_hand():
-    stats = compute_corpus_stats(CORPUS)
+    stats = compute_corpus_stats(CorpusRows(CORPUS))
     assert list(stats.basic) == ["QA", "Summary (CNN/DM)", "Summary (Recent News)", "all"]
     qa = stats.basic["QA"]
     assert (qa.num_sources, qa.counts.num_responses, qa.counts.num_hallucinated, qa.counts.num_spans) == (2, 3, 2, 3)
@@ -81,14 +81,14 @@ def test_a_corpus_is_counted_as_by_hand():
 
 
 def test_density_is_spans_per_hundred_words_by_generator_and_task():
-    stats = compute_corpus_stats(CORPUS)
+    stats = compute_corpus_stats(CorpusRows(CORPUS))
     assert stats.models["n"]["QA"].density == pytest.approx(100 * 1 / 5)
     assert stats.models["m"]["all"].density == pytest.approx(100 * 3 / 8)
     assert set(stats.models["n"]) == {"QA"}  # one task is all there is
 
 
 def places(*rows):
-    return compute_corpus_stats(rows).positions["QA"]
+    return compute_corpus_stats(CorpusRows(rows)).positions["QA"]
 
 
 def test_where_spans_lie_sums_to_one_and_long_spans_spread():
@@ -101,7 +101,7 @@ def test_where_spans_lie_sums_to_one_and_long_spans_spread():
 
 
 def in_buckets(rows):
-    return make_buckets(CorpusRows().add_all(rows).to_frame(), "response_words")
+    return make_buckets(CorpusRows(rows).to_frame(), "response_words")
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
@@ -122,14 +122,14 @@ def test_equally_many_responses_lie_in_each_bucket():
 
 def test_any_corpus_of_spans_will_do():
     plain = [example("a", spans=(CONFLICT,), task=None, model=None), example("b", spans=None, task=None, model=None)]
-    stats = compute_corpus_stats(plain)
+    stats = compute_corpus_stats(CorpusRows(plain))
     assert list(stats.basic) == ["corpus"]
     assert stats.models == {}
     assert stats.num_unmarked == 1
     assert json.loads(json.dumps(stats.to_dict()))["basic"]["corpus"]["counts"]["share"] == 1
-    assert not compute_corpus_stats(plain[1:]).has_spans
+    assert not compute_corpus_stats(CorpusRows(plain[1:])).has_spans
     with pytest.raises(UserError, match="there is no example to describe"):
-        compute_corpus_stats([])
+        compute_corpus_stats(CorpusRows([]))
 
 
 def test_a_table_without_pandas_says_what_to_install(monkeypatch):

@@ -10,6 +10,7 @@ from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
+from faithkit_papers.corpus.corpus_rows import CorpusRows
 from faithkit_papers.corpus.corpus_stats import compute_corpus_stats
 from faithkit_papers.corpus.describe import find_seeker_edits
 from faithkit_workflows import construct
@@ -152,6 +153,6 @@ def test_the_share_is_a_metric_of_the_description(tmp_path: Path) -> None:
 
 
 def test_edited_wizard_turns_are_counted_beside_those_without_an_original() -> None:
-    stats = compute_corpus_stats(dialogue("0", "a", "new<old", "b", "same<same", "c", "kept"))
+    stats = compute_corpus_stats(CorpusRows(dialogue("0", "a", "new<old", "b", "same<same", "c", "kept")))
     assert stats.edits == {"edited": 1, "not edited": 2}
     assert next(iter(stats.dialogues.values())).edited == pytest.approx(1 / 3)

@@ -1,6 +1,7 @@
 """construct.py builds benchmarks that loaders read back, goes on after interruptions, and explains wrong settings."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import HALLUCINATED, Example
-from faithkit_workflows.pipelines.rag import SUMMARY, prompt_values, rag_source
+from faithkit_workflows.pipelines.reply_benchmarks import SUMMARY, prompt_values, rag_source
+from faithkit_workflows.pipelines.run_chain import TextInSplit, find_shared_texts
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faithkit_workflows.pipelines.serving import (
     INDUCED,
@@ -283,3 +285,22 @@ def test_a_bad_source_stops_the_run_or_is_left_out(tmp_path: Path) -> None:
     assert [row[KEY] for row in rag_source(str(file), limit=2, on_bad_row="skip").read()] == ["1", "3"]
     with pytest.raises(UserError, match="no file of sources"):
         rag_source(str(tmp_path / "none"))
+
+
+LONG = "The lighthouse at Marrow Point was built in 1871 from granite that came by ship from the north"
+
+
+def texts() -> Iterator[TextInSplit]:
+    yield TextInSplit("train", "a", LONG)
+    yield TextInSplit("train", "b", "Oat bread keeps longer than wheat bread because oats hold more water")
+    yield TextInSplit("test", "c", LONG.replace("from the north", "from the south"))
+    yield TextInSplit("test", "d", "oat bread keeps longer than wheat bread, because oats hold more water!")
+    yield TextInSplit("test", "e", "Something else that no other text contains")
+
+
+def test_equal_and_nearly_equal_texts_are_counted_apart() -> None:
+    found = find_shared_texts(texts, 0.7)
+    pairs = found.pop("pairs")
+    assert list(found.values()) == [3, 1, 1]
+    assert [(pair["train"], pair["held_out"]) for pair in pairs] == [("a", "c")]
+    assert list(find_shared_texts(texts, None).values()) == [3, 1, []]

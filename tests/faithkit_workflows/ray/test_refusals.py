@@ -87,9 +87,9 @@ def test_a_shard_of_which_workers_die_is_given_up_and_the_others_are_scored(fini
     class Mortal(ShardWorker):
         """A worker that a kill ends in the middle of one shard: what it began stays behind."""
 
-        def _do(self, shard: Any, *models: Any) -> Any:
+        def _do(self, shard: Any, answerer: Any) -> Any:
             if shard.name != "part-00.jsonl":
-                return super()._do(shard, *models)
+                return super()._do(shard, answerer)
             begun = self.folder.scratch(shard)
             begun._finalizer.detach()  # type: ignore[attr-defined]
             raise ConnectionResetError

@@ -165,7 +165,7 @@ def test_a_shard_that_is_written_while_it_is_read_is_not_taken(trained: Path, tm
     class Meddling(ShardWorker):
         """A worker during which the shard is written."""
 
-        def _do(self, shard: Any, device: str, answerer: Any) -> Any:
+        def _do(self, shard: Any, answerer: Any) -> Any:
             if shard.name == last.name:
                 last.unlink()
 
@@ -174,7 +174,7 @@ def test_a_shard_that_is_written_while_it_is_read_is_not_taken(trained: Path, tm
                 return answerer.answer(*arguments)
 
             is_first = shard.name == first.name
-            return super()._do(shard, device, SimpleNamespace(answer=answer) if is_first else answerer)
+            return super()._do(shard, SimpleNamespace(answer=answer) if is_first else answerer)
 
     with pytest.raises(UserError, match=r"2 of 3 .* the shard 'part-00.jsonl' was written while it was read"):
         score(data, tmp_path / "out", trained, run=lambda _, *rest: in_process(Meddling, *rest))
