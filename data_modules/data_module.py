@@ -29,8 +29,7 @@ from torch.utils.data import DataLoader
 
 from data_modules.data_options import USER_TABLE, DataOptions
 from data_modules.encoding.batching import Batches, BatchSampler, Part
-from data_modules.encoding.encoder import Columns, EncodedSplit, Encoder, Subset
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Columns, EncodedSplit, Encoder, Ragged, Subset
 from data_modules.reading.dataset import Source, content_hash, read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import MixPart, SplitPlan, divide, stream_parts

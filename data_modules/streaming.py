@@ -32,8 +32,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from data_modules.data_options import DataOptions
 from data_modules.encoding.batching import PADDING_ROW, collate_batch
-from data_modules.encoding.encoder import Columns, Encoder, merge_rows, take_rows
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Columns, Encoder, Ragged, merge_rows, take_rows
 from data_modules.reading.dataset import Source, content_hash
 from data_modules.reading.files import File, arrow_schema
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from critic.logistic import linear, sigmoid
 from critic.requests import Request
 from critic.weights import HEAD, Line
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Ragged
 from faithkit.calibration import ResponseThreshold
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten

@@ -12,8 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import Columns, Encoder
-from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, stack_rows, steps_of
+from data_modules.encoding.encoder import (
+    Columns,
+    Encoder,
+    Ragged,
+    constant_rows,
+    join_rows,
+    offsets_of,
+    pad_rows,
+    stack_rows,
+    steps_of,
+)
 from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.records import Example

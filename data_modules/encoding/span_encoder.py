@@ -16,8 +16,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset, question_text
-from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
+from data_modules.encoding.encoder import (
+    ENCODING_VERSION,
+    NO_LABEL,
+    Columns,
+    Encoder,
+    Ragged,
+    Subset,
+    constant_rows,
+    join_rows,
+    offsets_of,
+    pad_rows,
+    question_text,
+    steps_of,
+)
 from data_modules.encoding.tokens import (
     OUTSIDE,
     UNTYPED_TAG,

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.ragged import Ragged, offsets_of, stack_rows
+from data_modules.encoding.encoder import Ragged, offsets_of, stack_rows
 from faithkit.errors import UserError
 from faithkit.records import SPAN_LABELS, UNTYPED, Span
 from faithkit.weights.load import load_tokenizer as load_tokenizer

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import ENCODING_VERSION, Columns, Encoder
-from data_modules.encoding.ragged import (
+from data_modules.encoding.encoder import (
+    ENCODING_VERSION,
+    Columns,
+    Encoder,
     Ragged,
     causal_batch,
     constant_rows,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.ragged import Ragged, offsets_of
+from data_modules.encoding.encoder import Ragged, offsets_of
 from data_modules.encoding.tokens import Tokenizer
 
 PART = 32

@@ -19,10 +19,18 @@ from pathlib import Path
 
 from data_modules.reading.conversations import expand_conversations
 from data_modules.reading.files import File, parse_parquet
-from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv, tsv_cells
+from data_modules.reading.formats import (
+    SEPARATORS,
+    XLSX,
+    Parsed,
+    parse_csv,
+    parse_json,
+    parse_tsv,
+    parse_xlsx,
+    tsv_cells,
+)
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.shards import ShardFile
-from data_modules.reading.workbooks import XLSX, parse_xlsx
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import find_other_byte
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from data_modules.data_module import load_encoded, read_rows
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
+from data_modules.encoding.encoder import Ragged
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.open_run import apply_overrides, resolve_config
 from faithkit.files.run_folder import RunFolder, read_config, write_config

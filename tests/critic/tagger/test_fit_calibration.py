@@ -13,7 +13,7 @@ from critic.logistic import fit_line, sigmoid
 from critic.requests import Request, request_of
 from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.span_calibration import Answers, SpanCalibration
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Ragged
 from faithkit.calibration import calibration_error
 from faithkit.records import UNTYPED, Example, Span
 from tests.data_modules.examples import example
