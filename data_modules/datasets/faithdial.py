@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import alternate
-from data_modules.reading.files import File, HubSplit, Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from data_modules.reading import BadRow, File, HubSplit, Patterns, ReadReport, Row, Source, alternate, check_text
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 

@@ -13,11 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from data_modules.reading import SEEKER, WIZARD, BadRow, Patterns, ReadReport, Row, check_text, reading
 from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
-from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, reading
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 from faithkit.settings.check import check_value
