@@ -140,6 +140,10 @@ class FaithDial(FaithDialFiles):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         for turn in wizard_turns(row, report):
             report.count(f"case: {turn.case}")
+            labels = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL, "uncooperative alone": FAITHFUL}
+            label = labels.get(turn.kind)
+            if turn.edited:
+                label = None if turn.kind == "untagged" else FAITHFUL
             yield Example(
                 id=turn.id,
                 source=self.name,
@@ -150,17 +154,11 @@ class FaithDial(FaithDialFiles):
                 response=turn.response,
                 reference=turn.response,
                 original=turn.original,
-                label=_label(turn),
+                label=label,
                 tags=turn.tags or (),
                 negatives=turn.negatives,
                 meta={n: list(v) for n, v in (("vrm", turn.vrm), ("control_tokens", turn.control_tokens)) if v},
             )
-
-
-def _label(turn: WizardTurn) -> str | None:
-    if turn.edited:
-        return None if turn.kind == "untagged" else FAITHFUL
-    return {"hallucinated": HALLUCINATED, "entailed": FAITHFUL, "uncooperative alone": FAITHFUL}.get(turn.kind)
 
 
 CRITIC_LABELS = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL}

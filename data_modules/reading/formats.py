@@ -236,7 +236,10 @@ def parse_xlsx(path: Path) -> Iterator[Parsed]:
                         raise UserError(f"{merged}: their values are unknown", place=place, hint=f"{do}; or {CSV_HINT}")
                     end = block[-OVERLAP:]
             for number, cells in _filled_rows(sheet, line + 1):
-                yield number, _named(header, cells)
+                if any(cell.strip() for cell in cells[len(header) :]):
+                    yield number, Broken(f"{len(cells)} cells where the header has {len(header)}", cells)
+                else:
+                    yield number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=False))
         finally:
             book.close()
     except UserError:
@@ -270,18 +273,8 @@ def _choose_sheet(path: Path, sheets: list[Any]) -> tuple[Any, int, list[str]]:
 
 def _filled_rows(sheet: Any, start: int = 1) -> Iterator[tuple[int, list[str]]]:
     for number, cells in enumerate(sheet.iter_rows(min_row=start, values_only=True), start=start):
-        texts = [_text(cell) for cell in cells]
+        # Spreadsheets store 1 and 1.0 alike.
+        plain = (int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in cells)
+        texts = ["" if cell is None else str(cell) for cell in plain]
         if any(text.strip() for text in texts):
             yield number, texts
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # spreadsheets store 1 and 1.0 alike
-    return "" if cell is None else str(cell)
-
-
-def _named(header: list[str], cells: list[str]) -> dict[str, str] | Broken:
-    if any(cell.strip() for cell in cells[len(header) :]):
-        return Broken(f"{len(cells)} cells where the header has {len(header)}", cells)
-    return dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=False))

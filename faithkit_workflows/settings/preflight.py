@@ -261,10 +261,10 @@ def check_dataset(
         name: None for a class of another package.
         given: The options of the dataset.
     """
-    from data_modules.build import SOURCES, find_dataset
+    from data_modules.build import DATASETS, find_dataset
 
     options = {option: value for option, value in (given or {}).items() if option not in ("dataset", "path", "split")}
-    if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
+    if name is not None and name not in DATASETS and (guess := nearest(name, DATASETS, 1)):
         try:
             find_dataset(name)  # an installed package's
         except UserError:
@@ -276,14 +276,14 @@ def check_dataset(
         return  # a class of another package: found, and checked, when the data are built
     try:
         kind: Any = find_dataset(name)
-        if name not in SOURCES:
+        if name not in DATASETS:
             return  # another package's: it checks its options when it is built
         if kind.derived_from is not None:
             of = options.pop("of", {})
             if not isinstance(of, Mapping):
                 yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
                 return
-            kind(of=SOURCES[kind.derived_from](path=""), **options)
+            kind(of=find_dataset(kind.derived_from)(path=""), **options)
             inner = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
             for field in ("dataset", "path"):
                 if not isinstance(inner.get(field, ""), str):
