@@ -92,6 +92,10 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
             if unknown:
                 raise BadRow(f"field 'BEGIN' has {shorten(unknown[0])}; known: {', '.join(TAGS)}")
             original = utterance.text("original_response", empty_ok=True)
+            vrm, negatives, control_tokens = (
+                () if utterance.values.get(name) is None else tuple(utterance.texts(name))
+                for name in ("VRM", "negative_samples", "control_tokens")
+            )
             turn = WizardTurn(
                 dialogue=dialogue,
                 index=position,
@@ -100,13 +104,9 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
                 response=utterance.text("response"),
                 original=original if original.strip() else None,
                 tags=tags,
-                vrm=() if utterance.values.get("VRM") is None else tuple(utterance.texts("VRM")),
-                negatives=()
-                if utterance.values.get("negative_samples") is None
-                else tuple(utterance.texts("negative_samples")),
-                control_tokens=()
-                if utterance.values.get("control_tokens") is None
-                else tuple(utterance.texts("control_tokens")),
+                vrm=vrm,
+                negatives=negatives,
+                control_tokens=control_tokens,
             )
             for field, use in OPTIONAL.items():
                 if values.get(field):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from data_modules.encoding.encoder import (
     Columns,
     Encoder,
+    Ints,
     Ragged,
     constant_rows,
     join_rows,
@@ -29,7 +30,6 @@ from faithkit.records import Example
 
 VERSION = 1  # part of every cache key: raise it when the same records would encode differently
 CUT, NONE = "negative cut to its room", "rows without negatives"
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from data_modules.encoding.encoder import (
     NO_LABEL,
     Columns,
     Encoder,
+    Ints,
     Ragged,
     Subset,
     constant_rows,
@@ -46,7 +47,6 @@ from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
 OVERLAP = 4  # windows share one part in so many
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from data_modules.encoding.encoder import (
     ENCODING_VERSION,
     Columns,
     Encoder,
+    Ints,
     Ragged,
     causal_batch,
     constant_rows,
@@ -43,7 +44,6 @@ from faithkit.errors import UserError, shorten
 from faithkit.inference.messages import literal_text, without_special
 from faithkit.records import Example, Turn
 
-Ints = NDArray[np.int64]
 LONGER = "response longer than max_response_length"
 
 
