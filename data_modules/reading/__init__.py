@@ -4,7 +4,7 @@ The door for datasets: a dataset's file imports these names from here alone.
 """
 
 # ruff: noqa: F401 (a door gives names that it does not use)
-from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
+from data_modules.reading.dataset import SPLITS, Records, Source, WrappedSource, read_examples
 from data_modules.reading.fields import (
     ANY,
     SEEKER,

@@ -26,7 +26,6 @@ from faithkit_workflows.settings.preflight import check_output_folder
 from judge.options import AskOptions
 
 RAY = "ray"
-PAIRS = "pairs"
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in LOCAL_OPTIONS)
 SERVER_KEYS = tuple(
@@ -325,4 +324,4 @@ def is_sharded(data: str) -> bool:
 def single_table(data: Mapping[str, Any]) -> dict[str, Any]:
     """Gives the only part of a block `data` that reads a table of the user; empty for other data."""
     parts = list(data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"])
-    return dict(parts[0]) if len(parts) == 1 and parts[0].get("dataset") == PAIRS else {}
+    return dict(parts[0]) if len(parts) == 1 and parts[0].get("dataset") == preflight.USER_TABLE else {}

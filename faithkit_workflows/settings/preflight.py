@@ -23,8 +23,7 @@ from faithkit.weights.resolve import CONFIGS, LOCAL, resolve
 
 TARGET = "_target_"
 TABLES = {".parquet": "a Parquet file", ".xlsx": "an .xlsx workbook"}  # that need a package
-# Datasets of the user's files: without a path, the embedded corpus must not silently replace them.
-USER_DATASETS = {"pairs": "a table of your own", "spans": "a file of your own"}
+USER_TABLE = "pairs"  # the dataset of the user's table: without a path, the embedded corpus must not replace it
 
 
 def check_file(key: str, path: str | None) -> Iterator[UserError]:
@@ -241,15 +240,17 @@ def check_parts(data: Any) -> Iterator[UserError]:
     stages = {"data.parts": data.parts} | ({"data.first.parts": data.first.parts} if data.first else {})
     for stage, parts in stages.items():
         for name, part in parts.items() if isinstance(parts, Mapping) else enumerate(parts or ()):
-            if part.path is None and part.dataset in USER_DATASETS and part.dataset == data.name:
-                yield missing_path("data", part.dataset)  # its part takes data.path
+            if part.path is None and part.dataset == USER_TABLE == data.name:
+                yield missing_path("data", USER_TABLE)  # its part takes data.path
                 continue
             yield from check_dataset(f"{stage}.{name}", part.dataset, part.path, data.split, part.model_extra)
 
 
 def missing_path(key: str, name: str) -> UserError:
-    """Gives the problem of a dataset of the user's files without a path."""
-    return UserError(f"{key}.path is not set: {name} is {USER_DATASETS[name]}", hint=f"{key}.path=FILE")
+    """Gives the problem of a dataset without a path."""
+    if name == USER_TABLE:
+        return UserError(f"{key}.path is not set: {name} is a table of your own", hint=f"{key}.path=FILE")
+    return UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
 
 
 def check_dataset(
@@ -295,8 +296,7 @@ def check_dataset(
         elif kind.generated:
             kind(**options)
         elif (place := path or getattr(kind, "path", None)) is None:  # a dataset of the package has its path
-            hint = "name a folder or file, hub, or embedded"
-            yield missing_path(key, name) if name in USER_DATASETS else UserError(f"{key}.path is not set", hint=hint)
+            yield missing_path(key, name)
         else:
             yield from _check_rows(key, kind(path=place, **options), place, split)
     except UserError as error:
