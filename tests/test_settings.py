@@ -9,13 +9,13 @@ import pytest
 from omegaconf import OmegaConf
 from pydantic import ValidationError
 
+from data_modules.data_options import USER_TABLE
 from faithkit.errors import UserError
 from faithkit.settings.check import read_settings
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit.settings.types import Block
 from faithkit_workflows.settings import blocks, engines, training
-from faithkit_workflows.settings.preflight import USER_TABLE
 from tests.running import ROOT, compose
 from tests.test_configs import choices, experiment_line
 

@@ -16,22 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync, write_json
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync
 from faithkit.records import UNPARSED, Prediction
-
-__all__ = [
-    "JsonlAppender",
-    "disk_errors",
-    "find_other_byte",
-    "not_utf8",
-    "parse_lines",
-    "parse_prediction",
-    "read_jsonl",
-    "read_numbered_jsonl",
-    "read_predictions",
-    "write_json",
-    "write_jsonl",
-]
 
 PREDICTIONS_HINT = (
     "predictions are JSON lines with id and label (docs/reference/formats.md); `faithkit score` keeps those of a table "

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, build_source, dataset_of, read_block
+from data_modules.data_options import USER_TABLE
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
@@ -35,7 +36,6 @@ from faithkit_workflows.detectors.loading import (
     load_described,
     log_usage,
 )
-from faithkit_workflows.settings.preflight import USER_TABLE
 from judge.baselines import (
     Examiner,
     Measure,

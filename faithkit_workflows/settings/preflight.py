@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from data_modules.data_options import USER_TABLE
 from data_modules.reading.files import is_address, is_glob
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
@@ -23,7 +24,6 @@ from faithkit.weights.resolve import CONFIGS, LOCAL, resolve
 
 TARGET = "_target_"
 TABLES = {".parquet": "a Parquet file", ".xlsx": "an .xlsx workbook"}  # that need a package
-USER_TABLE = "pairs"  # the dataset of the user's table: without a path, the embedded corpus must not replace it
 
 
 def check_file(key: str, path: str | None) -> Iterator[UserError]:
@@ -247,7 +247,7 @@ def check_parts(data: Any) -> Iterator[UserError]:
 
 
 def missing_path(key: str, name: str) -> UserError:
-    """Gives the problem of a dataset without a path."""
+    """Gives the problem of a dataset without a path; the embedded corpus must not silently replace a user's table."""
     if name == USER_TABLE:
         return UserError(f"{key}.path is not set: {name} is a table of your own", hint=f"{key}.path=FILE")
     return UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
