@@ -80,10 +80,9 @@ class ExportSettings(blocks.Script):
         if self.push_to is not None and not self.dry_run:
             from huggingface_hub import get_token
 
-            if get_token():
-                return
-            problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
-            yield UserError(problem, hint="dry_run=true needs none")
+            if not get_token():  # of HF_TOKEN or of a login
+                problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
+                yield UserError(problem, hint="dry_run=true needs none")
 
 
 class AuditSettings(blocks.ExtensibleScript):
