@@ -18,9 +18,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from critic.weights import EVIDENCE, longest_sequence
-from data_modules.encoding.encoder import question_text
+from data_modules.encoding.encoder import Ragged, padded_inputs, question_text
 from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
-from data_modules.encoding.ragged import Ragged, padded_inputs
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.arguments import (
     ASSISTANTS,

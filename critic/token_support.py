@@ -44,8 +44,8 @@ from torch.nn.functional import normalize
 
 from critic.runtime import pad_inputs
 from critic.weights import longest_sequence
+from data_modules.encoding.encoder import Ragged
 from data_modules.encoding.pair_encoder import WHOLE
-from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import Tokenizer, single_template
 from data_modules.encoding.window_choice import rank_parts
 from faithkit.fast import plan_batches, without_last_layer

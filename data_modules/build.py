@@ -4,7 +4,7 @@ Datasets have names, also those of other packages.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from pkgutil import resolve_name
@@ -25,28 +25,11 @@ from faithkit.targets import DATASETS
 log = logging.getLogger("faithkit")
 
 
-class _Sources(Mapping[str, type[Source]]):
-    """The classes of our datasets by their names; each is imported when it is asked for."""
-
-    def __getitem__(self, name: str) -> type[Source]:
-        found: type[Source] = resolve_name(DATASETS[name])
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(DATASETS)
-
-    def __len__(self) -> int:
-        return len(DATASETS)
-
-
-SOURCES = _Sources()
-
-
 def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
     """Returns the class of a dataset.
 
     Args:
-        name: One of SOURCES, or an entry point that an installed package declares in the group `faithkit.datasets`.
+        name: One of DATASETS, or an entry point that an installed package declares in the group `faithkit.datasets`.
         target: The importable name of a class, `package.module.Class`, in the place of a name.
 
     Raises:
@@ -55,21 +38,20 @@ def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
     if target is not None:
         if name is not None:
             raise UserError(f"both dataset {name!r} and _target_ {target!r} are given", hint="leave one of them out")
-        return _checked(target, lambda: resolve_name(target))
-    if name is not None and name in SOURCES:
-        return SOURCES[name]
-    from importlib.metadata import entry_points
+        place = target
+    elif name in DATASETS:
+        ours: type[Source] = resolve_name(DATASETS[name])
+        return ours
+    else:
+        from importlib.metadata import entry_points
 
-    for entry_point in entry_points(group=ENTRY_POINTS):
-        if entry_point.name == name:
-            return _checked(entry_point.value, entry_point.load)
-    hint = f"use one of {', '.join(sorted(SOURCES))}; or the importable name of a class: _target_=package.module.Class"
-    raise UserError(f"unknown dataset {name!r}", hint=hint)
-
-
-def _checked(place: str, load: Callable[[], object]) -> type[Source]:
+        place = next((one.value for one in entry_points(group=ENTRY_POINTS) if one.name == name), "")
+        if not place:
+            known = f"use one of {', '.join(sorted(DATASETS))}"
+            hint = f"{known}; or the importable name of a class: _target_=package.module.Class"
+            raise UserError(f"unknown dataset {name!r}", hint=hint)
     try:
-        found = load()
+        found = resolve_name(place)
     except Exception as error:  # its module may raise anything
         hint = "install its package, and name the class as package.module.Class"
         raise UserError(f"cannot import the dataset {place!r}: {error}", hint=hint) from error

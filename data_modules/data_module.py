@@ -13,12 +13,12 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,12 @@ from torch.utils.data import DataLoader
 
 from data_modules.data_options import USER_TABLE, DataOptions
 from data_modules.encoding.batching import Batches, BatchSampler, Part
-from data_modules.encoding.encoder import Columns, EncodedSplit, Encoder, Subset
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Columns, EncodedSplit, Encoder, Ragged, Subset
 from data_modules.reading.dataset import Source, content_hash, read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import MixPart, SplitPlan, divide, stream_parts
 from faithkit.errors import UserError
-from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
+from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.provenance.row_keys import RowKeys, group_hash, row_keys
 from faithkit.words import VERSION as WORDS_VERSION
 
@@ -47,46 +46,8 @@ RECORDS_AT_ONCE = 16_384  # records tokenised at a time: enough for the tokenize
 log = logging.getLogger("faithkit")
 
 
-class Chunk(NamedTuple):
-    """Some rows: columns of numbers, and of each record its group's hash, its keys and itself as JSON."""
-
-    columns: Columns
-    groups: list[int]
-    keys: RowKeys
-    records: list[str]
-
-
-class Rows(NamedTuple):
-    """All rows of a file: views of its memory map."""
-
-    columns: Columns
-    groups: NDArray[np.uint64]
-    keys: RowKeys
-    records: pa.ChunkedArray
-
-
-def write_rows(path: Path, chunks: Iterable[Chunk]) -> None:
-    """Writes at least one chunk."""
-    writer = None
-    with pa.OSFile(str(path), "wb") as sink:
-        for chunk in chunks:
-            arrays = {
-                name: pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
-                if isinstance(column, Ragged)
-                else pa.array(column)
-                for name, column in chunk.columns.items()
-            }
-            arrays |= {GROUP: pa.array(chunk.groups, pa.uint64()), RECORD: pa.array(chunk.records, pa.large_string())}
-            arrays |= {name: pa.array(keys) for name, keys in zip(KEYS, chunk.keys, strict=True)}
-            batch = pa.RecordBatch.from_pydict(arrays)
-            writer = writer or pa.ipc.new_file(sink, batch.schema)
-            writer.write_batch(batch)
-        assert writer is not None, "read_examples raises when nothing is left"
-        writer.close()
-
-
-def read_rows(path: Path) -> Rows:
-    """Opens a file of `write_rows`.
+def read_rows(path: Path) -> tuple[Columns, NDArray[np.uint64], RowKeys, pa.ChunkedArray]:
+    """Opens the rows of an entry: columns, hashes of groups, keys and records, as views of the file's memory map.
 
     Raises:
         ValueError: It is no such file, or it is damaged.
@@ -106,7 +67,7 @@ def read_rows(path: Path) -> Rows:
             _check_offsets(np.frombuffer(offsets, np.int64, len(chunk) + 1), data.size if data else 0)
     except (KeyError, pa.ArrowException) as error:  # some of Arrow's are no ValueErrors
         raise ValueError(str(error)) from error
-    return Rows(columns, groups, keys, records)
+    return columns, groups, keys, records
 
 
 def _to_numpy(column: pa.ChunkedArray) -> Any:
@@ -147,27 +108,32 @@ def load_encoded(
         examples = read_examples(source, split, report, num_rows)
         cut: Counter[str] = Counter()
         digest = hashlib.blake2b(digest_size=16)
-
-        def chunks() -> Iterator[Chunk]:
+        writer = None
+        with pa.OSFile(str(folder / "rows.arrow"), "wb") as sink:
             while chunk := list(islice(examples, RECORDS_AT_ONCE)):
                 records = [json.dumps(example.to_dict()) for example in chunk]
                 digest.update("\n".join(records).encode())
-                groups = [group_hash(example.group) for example in chunk]
-                yield Chunk(encoder.encode(chunk, cut), groups, row_keys(chunk), records)
-
-        write_rows(folder / "rows.arrow", chunks())
+                arrays = {
+                    name: pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
+                    if isinstance(column, Ragged)
+                    else pa.array(column)
+                    for name, column in encoder.encode(chunk, cut).items()
+                }
+                arrays[GROUP] = pa.array([group_hash(example.group) for example in chunk], pa.uint64())
+                arrays[RECORD] = pa.array(records, pa.large_string())
+                arrays |= zip(KEYS, map(pa.array, row_keys(chunk)), strict=True)
+                batch = pa.RecordBatch.from_pydict(arrays)
+                writer = writer or pa.ipc.new_file(sink, batch.schema)
+                writer.write_batch(batch)
+            assert writer is not None, "read_examples raises when nothing is left"
+            writer.close()
         counts = dict(report.counts) | {name: count for name, count in cut.items() if count}
         meta = {"counts": counts, "rejects": report.rejects, "fingerprint": digest.hexdigest()}
         (folder / "meta.json").write_text(json.dumps(meta))
 
     def read(folder: Path) -> EncodedSplit:
-        try:
-            meta = json.loads((folder / "meta.json").read_text())
-            rows = read_rows(folder / "rows.arrow")
-            counts, rejects, fingerprint = Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
-        except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
-            raise DamagedEntry(str(error)) from error
-        return EncodedSplit(source.name, split, *rows, counts, rejects, fingerprint)
+        meta, rows = json.loads((folder / "meta.json").read_text()), read_rows(folder / "rows.arrow")
+        return EncodedSplit(source.name, split, *rows, Counter(meta["counts"]), meta["rejects"], meta["fingerprint"])
 
     return cache_entry(cache_dir("encodings") / key, build, read)
 

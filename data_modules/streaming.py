@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -32,16 +32,15 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from data_modules.data_options import DataOptions
 from data_modules.encoding.batching import PADDING_ROW, collate_batch
-from data_modules.encoding.encoder import Columns, Encoder, merge_rows, take_rows
-from data_modules.encoding.ragged import Ragged
-from data_modules.reading.dataset import Source, content_hash
+from data_modules.encoding.encoder import Columns, Encoder, Ragged, merge_rows, take_rows
+from data_modules.reading.dataset import Source, check_num_rows, content_hash
 from data_modules.reading.files import File, arrow_schema
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport
 from data_modules.reading.shards import ShardFile, some_names
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, shorten
 from faithkit.fast import plan_batches
-from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
+from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
@@ -165,7 +164,9 @@ def pin_shards(source: Source, split: str, report: ReadReport, num_rows: int | N
         found = {"rows": counts, "before": before, "counts": dict(counting.counts), "rejects": counting.rejects}
         (folder / "shards.json").write_text(json.dumps(found, default=str))
 
-    found = cache_entry(cache_dir("shards") / name, build, _read)
+    found = cache_entry(
+        cache_dir("shards") / name, build, lambda entry: json.loads((entry / "shards.json").read_text())
+    )
     report.counts += Counter(found["counts"])
     report.rejects += found["rejects"]
     if empty := having.count(False):
@@ -179,14 +180,6 @@ def pin_shards(source: Source, split: str, report: ReadReport, num_rows: int | N
         if size:
             kept.append(PinnedShard(file, pin, size, before))
     return kept
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / "shards.json").read_text())
-    except (OSError, ValueError) as error:
-        raise DamagedEntry(str(error)) from error
-    return found
 
 
 def _columns(file: File) -> dict[str, str] | None:
@@ -299,8 +292,7 @@ class Stream(IterableDataset):
         num_rows: int | None = None,
     ):
         assert options.batch_size is not None
-        if num_rows is not None and num_rows < 1:
-            raise UserError(f"num_rows is {num_rows}", hint="give 1 or more, or null for all")
+        check_num_rows(num_rows)
         self.source, self.split, self.encoder, self.options = source, split, encoder, options
         self.batch_size, self.rank, self.world_size = options.batch_size, rank, world_size
         self.start = 0

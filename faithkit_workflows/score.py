@@ -88,7 +88,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     Returns:
         The share of all rows.
     """
-    from data_modules.reading.workbooks import XLSX
+    from data_modules.reading.formats import XLSX
     from faithkit.calibration import drop_unsure_labels
     from faithkit.detector import name_others
     from faithkit.files.jsonl import parse_prediction, read_numbered_jsonl, write_jsonl

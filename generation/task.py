@@ -13,8 +13,7 @@ from torch import Tensor
 
 from data_modules.data_module import DataModule
 from data_modules.encoding.batching import Batches
-from data_modules.encoding.encoder import Columns, Encoder, Subset
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Columns, Encoder, Ragged, Subset
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder

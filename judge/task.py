@@ -13,8 +13,16 @@ from torch import Tensor
 
 from data_modules.data_module import DataModule
 from data_modules.encoding.batching import Batches
-from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
-from data_modules.encoding.ragged import Ragged, branched_batch, causal_batch
+from data_modules.encoding.encoder import (
+    ENCODING_VERSION,
+    NO_LABEL,
+    Columns,
+    Encoder,
+    Ragged,
+    Subset,
+    branched_batch,
+    causal_batch,
+)
 from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
 from faithkit.calibration import ScoreCalibration, logit
 from faithkit.errors import UserError, shorten

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 import transformers as t
 from hydra import compose, initialize_config_dir
 
-from data_modules.encoding.ragged import Ragged, causal_batch
+from data_modules.encoding.encoder import Ragged, causal_batch
 from faithkit.fast import accelerate_training
 from faithkit.settings.config_files import CONFIGS
 from faithkit.training.language_model import run_model, token_losses

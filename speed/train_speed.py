@@ -36,8 +36,8 @@ from critic.options import CriticOptions
 from critic.sequence.module import CriticModule
 from critic.weights import load_classifier
 from data_modules.build import build_source
+from data_modules.encoding.encoder import Ragged
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from critic.options import CriticOptions
-from data_modules.build import SOURCES, datasets_of
+from data_modules.build import datasets_of, find_dataset
 from faithkit.targets import DATASETS, TARGETS, build
 from faithkit_workflows.train import describe_training
 from tests.running import ROOT, compose, plain_config
@@ -115,8 +115,8 @@ def test_the_command_line_wins_over_model_and_scale() -> None:
 
 
 def test_every_dataset_has_a_config_and_a_benchmark() -> None:
-    assert set(choices("data")) == set(SOURCES) | {"mix", "wow_then_faithdial"}
-    tested = {name for name, source in SOURCES.items() if not source.train_only}
+    assert set(choices("data")) == set(DATASETS) | {"mix", "wow_then_faithdial"}
+    tested = {name for name in DATASETS if not find_dataset(name).train_only}
     protocols = {"halludial_comparative", "halueval_comparative", "meta_judging", "hallucination_rates"}
     others = {"transfer", "domains", "transfer_responses", "suppression", "analysis", "temperature_sweep", *protocols}
     assert set(choices("benchmark")) == tested | others
@@ -127,7 +127,9 @@ def test_what_the_configurations_name_is_what_may_be_built_and_nothing_else() ->
     for path in (ROOT / "configs").rglob("*.yaml"):
         named |= set(re.findall(r"^\s*_target_: (\S+)", path.read_text(), re.MULTILINE))
     assert named == set(TARGETS)
-    assert {name: f"{found.__module__}.{found.__qualname__}" for name, found in SOURCES.items()} == DATASETS
+    for name, target in DATASETS.items():
+        found = find_dataset(name)
+        assert f"{found.__module__}.{found.__qualname__}" == target
 
 
 @pytest.mark.parametrize("weights", ["FacebookAI/roberta-large", "answerdotai/ModernBERT-large"])

@@ -9,13 +9,13 @@ import pytest
 from omegaconf import OmegaConf
 from pydantic import ValidationError
 
+from data_modules.data_options import USER_TABLE
 from faithkit.errors import UserError
 from faithkit.settings.check import read_settings
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit.settings.types import Block
 from faithkit_workflows.settings import blocks, engines, training
-from faithkit_workflows.settings.preflight import USER_DATASETS
 from tests.running import ROOT, compose
 from tests.test_configs import choices, experiment_line
 
@@ -39,8 +39,8 @@ SYSTEMS = ["benchmark.systems={small: {name: transformers, model: smollm2-135m}}
 JUDGED = ["checkpoint=owner/model"]
 # What a choice of a group needs to be complete.
 NEEDED: dict[str, list[str]] = {
-    **{f"data={name}": ["data.path=embedded"] for name in USER_DATASETS},
-    **{f"benchmark={name}": ["benchmark.path=embedded", *JUDGED] for name in USER_DATASETS},
+    f"data={USER_TABLE}": ["data.path=embedded"],
+    f"benchmark={USER_TABLE}": ["benchmark.path=embedded", *JUDGED],
     "benchmark=_detection": ["benchmark.name=begin", *JUDGED],
     "benchmark=halludial_comparative": MODEL,
     "benchmark=halueval_comparative": MODEL,

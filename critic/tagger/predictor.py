@@ -29,7 +29,7 @@ from critic.runtime import (
 from critic.tagger.span_calibration import Answers, Settings, SpanCalibration, tagger_labels
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import CENTER, SCALE, TokenSupport
-from data_modules.encoding.ragged import stack_rows
+from data_modules.encoding.encoder import stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import ManyResponses, OneResponse

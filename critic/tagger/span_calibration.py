@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from critic.runtime import Request
 from critic.weights import HEAD, Line
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Ragged
 from faithkit.calibration import ResponseThreshold, linear, sigmoid
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from data_modules.reading import BadRow, Patterns, ReadReport, Row, Source, read_spans
 from data_modules.reading.conversations import CALLS, read_conversation
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import read_spans
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn, join_passages
 
 FOLDER = Path(__file__).parents[1] / "agent_conversations"

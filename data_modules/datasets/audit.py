@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from data_modules.datasets.begin import GENERIC, BeginSource, cut_knowledge, settle_generic
-from data_modules.reading.fields import last_turn, text_group
-from data_modules.reading.files import File, find_files, log_missing
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading import BadRow, File, ReadReport, Row, find_files, last_turn, log_missing, text_group
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 

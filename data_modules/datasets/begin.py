@@ -9,10 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import last_turn, text_group
-from data_modules.reading.files import File, Patterns, find_files, log_missing
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading import File, Patterns, ReadReport, Row, Source, find_files, last_turn, log_missing, text_group
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
 from faithkit.settings.check import check_value
 from faithkit.settings.types import Count

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, Names, text_group
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading import ANY, BadRow, Names, Patterns, ReadReport, Row, Source, text_group
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")

@@ -10,12 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from data_modules.reading.dataset import Records
+from data_modules.reading import (
+    SEEKER,
+    WIZARD,
+    BadRow,
+    Patterns,
+    ReadReport,
+    Records,
+    Row,
+    check_text,
+    read_rows,
+    reading,
+)
 from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
-from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows, reading
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
 

@@ -8,10 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, WIZARD, identifier
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, reading
+from data_modules.reading import SEEKER, WIZARD, BadRow, Patterns, ReadReport, Row, Source, identifier, reading
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 

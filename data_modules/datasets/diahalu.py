@@ -17,10 +17,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar, NamedTuple
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, identifier
-from data_modules.reading.files import File, find_files
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading import (
+    ANY,
+    SEEKER,
+    WIZARD,
+    BadRow,
+    File,
+    Names,
+    ReadReport,
+    Row,
+    Source,
+    find_files,
+    identifier,
+)
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 

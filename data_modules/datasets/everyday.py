@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import last_turn, read_spans
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading import Patterns, ReadReport, Row, Source, last_turn, read_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 FOLDER = Path(__file__).parents[1] / "everyday_answers"

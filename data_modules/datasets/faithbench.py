@@ -14,10 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import locate_span, text_group, whole_number
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, reading
+from data_modules.reading import (
+    BadRow,
+    Patterns,
+    ReadReport,
+    Row,
+    Source,
+    locate_span,
+    reading,
+    text_group,
+    whole_number,
+)
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, span_type
 

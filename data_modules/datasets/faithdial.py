@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import alternate
-from data_modules.reading.files import File, HubSplit, Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from data_modules.reading import BadRow, File, HubSplit, Patterns, ReadReport, Row, Source, alternate, check_text
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
@@ -95,6 +92,10 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
             if unknown:
                 raise BadRow(f"field 'BEGIN' has {shorten(unknown[0])}; known: {', '.join(TAGS)}")
             original = utterance.text("original_response", empty_ok=True)
+            vrm, negatives, control_tokens = (
+                () if utterance.values.get(name) is None else tuple(utterance.texts(name))
+                for name in ("VRM", "negative_samples", "control_tokens")
+            )
             turn = WizardTurn(
                 dialogue=dialogue,
                 index=position,
@@ -103,13 +104,9 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
                 response=utterance.text("response"),
                 original=original if original.strip() else None,
                 tags=tags,
-                vrm=() if utterance.values.get("VRM") is None else tuple(utterance.texts("VRM")),
-                negatives=()
-                if utterance.values.get("negative_samples") is None
-                else tuple(utterance.texts("negative_samples")),
-                control_tokens=()
-                if utterance.values.get("control_tokens") is None
-                else tuple(utterance.texts("control_tokens")),
+                vrm=vrm,
+                negatives=negatives,
+                control_tokens=control_tokens,
             )
             for field, use in OPTIONAL.items():
                 if values.get(field):
@@ -143,6 +140,10 @@ class FaithDial(FaithDialFiles):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         for turn in wizard_turns(row, report):
             report.count(f"case: {turn.case}")
+            labels = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL, "uncooperative alone": FAITHFUL}
+            label = labels.get(turn.kind)
+            if turn.edited:
+                label = None if turn.kind == "untagged" else FAITHFUL
             yield Example(
                 id=turn.id,
                 source=self.name,
@@ -153,17 +154,11 @@ class FaithDial(FaithDialFiles):
                 response=turn.response,
                 reference=turn.response,
                 original=turn.original,
-                label=_label(turn),
+                label=label,
                 tags=turn.tags or (),
                 negatives=turn.negatives,
                 meta={n: list(v) for n, v in (("vrm", turn.vrm), ("control_tokens", turn.control_tokens)) if v},
             )
-
-
-def _label(turn: WizardTurn) -> str | None:
-    if turn.edited:
-        return None if turn.kind == "untagged" else FAITHFUL
-    return {"hallucinated": HALLUCINATED, "entailed": FAITHFUL, "uncooperative alone": FAITHFUL}.get(turn.kind)
 
 
 CRITIC_LABELS = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL}

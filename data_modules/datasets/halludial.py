@@ -16,11 +16,24 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from data_modules.datasets.wow import WizardOfWikipedia
-from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading import (
+    HUB,
+    BadRow,
+    File,
+    HubSplit,
+    ReadReport,
+    Records,
+    Row,
+    Source,
+    find_files,
+    identifier,
+    log_missing,
+    read_examples,
+    rows_of,
+    text_group,
+    whole_number,
+)
 from data_modules.reading.dialogues import read_transcript, verdict_of
-from data_modules.reading.fields import identifier, text_group, whole_number
-from data_modules.reading.files import HUB, File, HubSplit, find_files, log_missing, rows_of
-from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example
 

@@ -12,11 +12,22 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from data_modules.reading.dataset import Source
+from data_modules.reading import (
+    ANY,
+    SEEKER,
+    YES_NO,
+    File,
+    Names,
+    Patterns,
+    ReadReport,
+    Row,
+    Source,
+    chosen,
+    find_files,
+    log_missing,
+    text_group,
+)
 from data_modules.reading.dialogues import read_transcript
-from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
-from data_modules.reading.files import File, Patterns, find_files, log_missing
-from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span, Turn
 from faithkit.settings.check import check_value
 from faithkit.settings.types import Whole

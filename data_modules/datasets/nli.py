@@ -8,10 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SPLITS, Source
-from data_modules.reading.fields import text_group
-from data_modules.reading.files import File, HubSplit, Patterns
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading import SPLITS, File, HubSplit, Patterns, ReadReport, Row, Source, text_group
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 MNLI_ADDRESS, SNLI_ADDRESS = "https://cims.nyu.edu/~sbowman/multinli/", "https://nlp.stanford.edu/projects/snli/"

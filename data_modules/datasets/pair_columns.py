@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_modules.reading.fields import read_history
-from data_modules.reading.rows import BadRow, Row, check_text
+from data_modules.reading import BadRow, Row, check_text, read_history
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, TEXT_KEYS, Turn, passage_text
 

@@ -11,10 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SPLITS, Source
-from data_modules.reading.fields import ANY, Names, last_turn, read_spans, text_group
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading import (
+    ANY,
+    SPLITS,
+    BadRow,
+    Names,
+    Patterns,
+    ReadReport,
+    Row,
+    Source,
+    last_turn,
+    read_spans,
+    text_group,
+)
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example
 

@@ -13,20 +13,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from data_modules.reading.dataset import SPLITS, Records, Source
-from data_modules.reading.fields import (
+from data_modules.reading import (
     ANY,
     SEEKER,
+    SPLITS,
+    BadRow,
+    File,
     Names,
+    ReadReport,
+    Records,
+    Row,
+    Source,
     chosen,
+    find_files,
     flag,
     identifier,
     locate_span,
+    read_rows,
     read_spans,
     text_group,
 )
-from data_modules.reading.files import File, find_files
-from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, RAGTRUTH, UNTYPED, Example, Span, Turn
 

@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, Names, text_group
-from data_modules.reading.files import File, find_files
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading import ANY, BadRow, File, Names, ReadReport, Row, Source, find_files, text_group
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 PREFIX = "summedits_"

@@ -13,11 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from data_modules.reading import SEEKER, WIZARD, BadRow, Patterns, ReadReport, Row, check_text, reading
 from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
-from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, reading
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 from faithkit.settings.check import check_value
@@ -90,7 +88,18 @@ def overlap_f1(one: str, other: str) -> float:
 
 @lru_cache(maxsize=2)
 def _read(files: tuple[tuple[Path, int], ...]) -> ReadingSets:
-    sets, *wiki = (_read_json(file) for file, _ in files)
+    parsed: list[dict[str, Any]] = []
+    for file, _ in files:
+        hint = "fetch the file again"
+        try:
+            values = json.loads(file.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
+            place = f"{file}, line {getattr(error, 'lineno', 1)}"
+            raise UserError(f"broken JSON: {error}", place=place, hint=hint) from error
+        if not isinstance(values, dict):
+            raise UserError(f"must be a JSON object, got {shorten(values)}", place=str(file), hint=hint)
+        parsed.append(values)
+    sets, *wiki = parsed
     if not wiki:
         return ReadingSets(sets, None)
     leads = {}
@@ -101,17 +110,6 @@ def _read(files: tuple[tuple[Path, int], ...]) -> ReadingSets:
             raise UserError(problem, place=str(files[1][0]), hint=f"fetch {WIKI} again")
         leads[kind] = {number: text for text, number in numbers.items()}
     return ReadingSets(sets, leads)
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise UserError(f"broken JSON: {error}", place=f"{file}, line {line}", hint="fetch the file again") from error
-    if not isinstance(values, dict):
-        raise UserError(f"must be a JSON object, got {shorten(values)}", place=str(file), hint="fetch the file again")
-    return values
 
 
 ADDRESS = "https://github.com/alexa/Topical-Chat"

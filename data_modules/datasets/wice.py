@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import read_token_spans, text_group
-from data_modules.reading.files import File, find_files
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading import File, ReadReport, Row, Source, find_files, read_token_spans, text_group
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 CLAIM, SUBCLAIM, TOKENS = UNITS = ("claim", "subclaim", "tokens")

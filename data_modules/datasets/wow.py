@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from data_modules.datasets.faithdial import wizard_turns
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, reading
+from data_modules.reading import SEEKER, WIZARD, BadRow, Patterns, ReadReport, Row, Source, reading
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
 

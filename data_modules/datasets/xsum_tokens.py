@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.reading.dataset import Source
-from data_modules.reading.fields import identifier, read_token_spans
-from data_modules.reading.files import Patterns
-from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading import Patterns, ReadReport, Row, Source, identifier, read_token_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 ADDRESS = "https://github.com/violet-zct/fairseq-detect-hallucination"

@@ -320,11 +320,10 @@ class Embedded(GeneratedSource):
         """Returns the number of examples of each split."""
         return {"train": self.num_train, "validation": self.num_validation, "test": self.num_test}
 
-    def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
-        """Generates examples `start` to `stop`, or to the end of the split."""
+    def generate(self, split: str, start: int = 0) -> Iterator[Example]:
+        """Generates the examples from `start` to the end of the split."""
         _check(split, self.generic)
-        stop = self.sizes()[split] if stop is None else min(stop, self.sizes()[split])
-        return generate(split, max(0, stop - start), self.seed, start, generic=self.generic)
+        return generate(split, max(0, self.sizes()[split] - start), self.seed, start, generic=self.generic)
 
 
 def _check(split: str, generic: str) -> None:

@@ -12,15 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import Columns, Encoder
-from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, stack_rows, steps_of
+from data_modules.encoding.encoder import (
+    Columns,
+    Encoder,
+    Ints,
+    Ragged,
+    constant_rows,
+    join_rows,
+    offsets_of,
+    pad_rows,
+    stack_rows,
+    steps_of,
+)
 from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.records import Example
 
 VERSION = 1  # part of every cache key: raise it when the same records would encode differently
 CUT, NONE = "negative cut to its room", "rows without negatives"
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder
-from data_modules.encoding.ragged import Ragged, steps_of
+from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Ragged, steps_of
 from data_modules.encoding.sequence_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.tokens import (
     OUTSIDE,

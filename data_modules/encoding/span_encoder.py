@@ -16,8 +16,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset, question_text
-from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
+from data_modules.encoding.encoder import (
+    ENCODING_VERSION,
+    NO_LABEL,
+    Columns,
+    Encoder,
+    Ints,
+    Ragged,
+    Subset,
+    constant_rows,
+    join_rows,
+    offsets_of,
+    pad_rows,
+    question_text,
+    steps_of,
+)
 from data_modules.encoding.tokens import (
     OUTSIDE,
     UNTYPED_TAG,
@@ -34,7 +47,6 @@ from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
 OVERLAP = 4  # windows share one part in so many
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.ragged import Ragged, offsets_of, stack_rows
+from data_modules.encoding.encoder import Ints, Ragged, offsets_of, stack_rows
 from faithkit.errors import UserError
 from faithkit.records import SPAN_LABELS, UNTYPED, Span
 from faithkit.weights.load import load_tokenizer as load_tokenizer
@@ -42,7 +42,6 @@ NOTHING = -1  # the tag of a token that covers no visible character
 OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS
 _NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}  # other labels count as UNTYPED
 UNTYPED_TAG = _NUMBERS[UNTYPED]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import ENCODING_VERSION, Columns, Encoder
-from data_modules.encoding.ragged import (
+from data_modules.encoding.encoder import (
+    ENCODING_VERSION,
+    Columns,
+    Encoder,
+    Ints,
     Ragged,
     causal_batch,
     constant_rows,
@@ -41,7 +44,6 @@ from faithkit.errors import UserError, shorten
 from faithkit.inference.messages import literal_text, without_special
 from faithkit.records import Example, Turn
 
-Ints = NDArray[np.int64]
 LONGER = "response longer than max_response_length"
 
 

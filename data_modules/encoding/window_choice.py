@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.ragged import Ragged, offsets_of
+from data_modules.encoding.encoder import Ints, Ragged, offsets_of
 from data_modules.encoding.tokens import Tokenizer
 
 PART = 32
-Ints = NDArray[np.int64]
 Tokens = NDArray[np.int32]
 
 

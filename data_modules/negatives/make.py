@@ -17,9 +17,7 @@ import numpy as np
 
 from data_modules.data_options import ENTITY_SWAP, GIVEN, MADE, NEGATIVE_KINDS, ORIGINAL, OTHER, VERBATIM
 from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
-from data_modules.reading.dataset import Records, Source, WrappedSource, read_examples
-from data_modules.reading.files import File
-from data_modules.reading.rows import ReadReport
+from data_modules.reading import File, ReadReport, Records, Source, WrappedSource, read_examples
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry

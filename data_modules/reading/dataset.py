@@ -293,8 +293,8 @@ class GeneratedSource(Source):
         """Returns the number of records of each split."""
 
     @abstractmethod
-    def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
-        """Yields records `start` to `stop` (or to the split's end), without making those before them."""
+    def generate(self, split: str, start: int = 0) -> Iterator[Example]:
+        """Yields the records from `start` to the split's end, without making those before them."""
 
     def split_names(self) -> list[str]:
         return list(self.sizes())
@@ -310,7 +310,7 @@ class GeneratedSource(Source):
 class WrappedSource(Source):
     """A dataset that forwards everything to another one; a wrapper overrides what it changes.
 
-    `read_from` and `read_row` are inherited: they use the wrapper's `read_split` and `examples`.
+    `read_from` is inherited: it uses the wrapper's `read_split`.
     """
 
     source: Source
@@ -334,9 +334,6 @@ class WrappedSource(Source):
 
     def layout(self) -> Mapping[str, Any]:
         return self.source.layout()
-
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        return self.source.examples(row, split, report)
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         return self.source.read_split(split, report)
@@ -371,21 +368,18 @@ class FilteringSource(WrappedSource):
         """Returns None: only reading shows how many are left."""
         return None
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        return (example for example in self.source.examples(row, split, report) if self._keeps(example, report))
-
     def read_split(self, split: str, report: ReadReport) -> Records:
-        return (record for record in self.source.read_split(split, report) if self._keeps(record[0], report))
+        return self._kept(self.source.read_split(split, report), report)
 
     def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
-        records = self.source.read_file(file, split, report, start)
-        return (record for record in records if self._keeps(record[0], report))
+        return self._kept(self.source.read_file(file, split, report, start), report)
 
-    def _keeps(self, example: Example, report: ReadReport) -> bool:
-        outcome = self.drops(example)
-        if outcome is not None:
-            report.count(outcome)
-        return outcome is None
+    def _kept(self, records: Records, report: ReadReport) -> Records:
+        for example, row in records:
+            if (outcome := self.drops(example)) is None:
+                yield example, row
+            else:
+                report.count(outcome)
 
 
 def exclude_from(source: Source, excluded: Excluded) -> Source:

@@ -138,7 +138,9 @@ def _line(path: str, text: str) -> str:
 
 def _field(name: Any, value: Any, currency: str) -> str:
     """Writes `name: value`, a number with its unit or in percent."""
-    words, text = _words(name), _text(value)
+    # unit_price and unitPrice are `unit price`.
+    words = _CAMEL.sub(" ", str(name)).replace("_", " ").replace("-", " ").strip().lower()
+    text = _text(value)
     if isinstance(value, bool) or not re.fullmatch(r"-?\d+(\.\d+)?", text):
         return f"{words}: {text}" if words else text
     *before, last = words.split() or [""]
@@ -155,11 +157,6 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return _TIME.sub(r"\1 \2\3", value.strip()) if isinstance(value, str) else str(value)
-
-
-def _words(name: Any) -> str:
-    """Writes a field's name as words: unit_price and unitPrice are `unit price`."""
-    return _CAMEL.sub(" ", str(name)).replace("_", " ").replace("-", " ").strip().lower()
 
 
 def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from data_modules.reading.formats import Broken, Parsed, parse_csv, parse_json, parse_tsv
-from data_modules.reading.workbooks import XLSX, parse_xlsx
+from data_modules.reading.formats import XLSX, Broken, Parsed, parse_csv, parse_json, parse_tsv, parse_xlsx
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import not_utf8
 

@@ -16,7 +16,6 @@ from data_modules.reading.files import MAGIC, is_address, is_glob, is_hidden
 from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import Row
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import hash_files
 
 # Properties of a file that change with its content; the first one that the file system has is used.
 STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "CRC")
@@ -122,11 +121,6 @@ def opened(data: str, shard: Shard) -> Iterator[Path]:
             if _stat(system, shard) != before:
                 problem = f"the shard {shorten(shard.name)} was written while it was read"
                 raise UserError(problem, place=shown(data), hint="write a shard under another name, then rename it")
-
-
-def hash_of(file: Path) -> str:
-    """Returns the SHA-256 of a shard that has been opened."""
-    return hash_files(file.parent, [file.name])[file.name]
 
 
 def some_names(names: list[str]) -> str:

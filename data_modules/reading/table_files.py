@@ -19,10 +19,15 @@ from pathlib import Path
 
 from data_modules.reading.conversations import expand_conversations
 from data_modules.reading.files import File, parse_parquet
-from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv, tsv_cells
+from data_modules.reading.formats import (
+    SEPARATORS,
+    Parsed,
+    parse_csv,
+    parse_tsv,
+    tsv_cells,
+)
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.shards import ShardFile
-from data_modules.reading.workbooks import XLSX, parse_xlsx
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import find_other_byte
 
@@ -76,14 +81,12 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
         for row in read_rows(table, report, partial(parse_parquet, start=start)):
             yield replace(row, number=row.line - 1)
         return
-    parse_text = partial(_parse_text, encoding=encoding, keys=report.keys)
-    parsers: dict[str, Parser] = {
-        **dict.fromkeys((".csv", ".tsv", ".txt"), parse_text),
-        ".parquet": parse_parquet,
-        XLSX: parse_xlsx,
-        **dict.fromkeys((".jsonl", ".json"), parse_json),
-    }
-    rows = read_rows(table, report, parsers.get(table.suffix))
+    parse: Parser | None = None  # that of its suffix
+    if table.suffix in (".csv", ".tsv", ".txt"):
+        parse = partial(_parse_text, encoding=encoding, keys=report.keys)
+    elif table.suffix == ".parquet":
+        parse = parse_parquet
+    rows = read_rows(table, report, parse)
     yield from expand_conversations(rows, report) if table.suffix in (".jsonl", ".json") else rows
 
 

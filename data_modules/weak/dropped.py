@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
-from data_modules.reading.files import File
-from data_modules.reading.rows import ReadReport
+from data_modules.reading import SPLITS, File, ReadReport, Records, Source, read_examples
 from faithkit.records import HALLUCINATED, UNTYPED, Example, Span
 from faithkit.settings.check import check_value
 from faithkit.settings.types import Count, NonNegativeInt

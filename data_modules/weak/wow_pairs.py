@@ -16,12 +16,9 @@ import numpy as np
 
 from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
-from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading import File, ReadReport, Records, Source, read_examples, text_group
+from data_modules.reading import check_text as check_field
 from data_modules.reading.exclude import Excluded
-from data_modules.reading.fields import text_group
-from data_modules.reading.files import File
-from data_modules.reading.rows import ReadReport
-from data_modules.reading.rows import check_text as check_field
 from data_modules.splits import divide_groups
 from data_modules.weak.synthetic_pairs import PROBABILITY, make_pairs
 from faithkit.errors import UserError
@@ -120,7 +117,10 @@ class WeakWow(Source):
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         """Yields all pairs of the kinds that are wanted."""
-        turns = {name: self._turns(name, report) for name in self._splits()}
+        wow, turns = WizardOfWikipedia(path=self.path), {}
+        for name in self._splits():
+            read = _read(wow, name, report)
+            turns[name] = [replace(t, knowledge=t.knowledge.strip(), response=t.response.strip()) for t in read]
         if NATURAL in self.kinds:
             yield from ((example, None) for example in self._natural(turns, report))
         if SYNTHETIC in self.kinds:
@@ -140,10 +140,6 @@ class WeakWow(Source):
     def _audit(self) -> Audit:
         assert self.audit_path is not None
         return Audit(path=self.audit_path, max_knowledge_words=self.max_words)
-
-    def _turns(self, split: str, report: ReadReport) -> list[Example]:
-        turns = _read(WizardOfWikipedia(path=self.path), split, report)
-        return [replace(t, knowledge=t.knowledge.strip(), response=t.response.strip()) for t in turns]
 
     def _allowed(self, examples: Sequence[Example], report: ReadReport) -> list[Example]:
         reasons = [self.excluded.reason(example) for example in examples]

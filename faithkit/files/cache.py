@@ -54,7 +54,7 @@ def cache_entry(folder: Path, build: Callable[[Path], None], read: Callable[[Pat
     Args:
         folder: The entry's path; its name is the key of its content.
         build: Fills the empty folder that it is given.
-        read: Reads the folder. It may raise `DamagedEntry` for damage that checksums do not show.
+        read: Reads the folder. Its errors are those of a damaged entry, which checksums do not show of large files.
     """
     try:
         return _read(folder, read)
@@ -94,7 +94,10 @@ def _read(folder: Path, read: Callable[[Path], T]) -> T:
         differing = [name for name in {**files, **found} if files.get(name) != found.get(name)]
         problem = f"{differing[0]!r} differs from what was written" if differing else "it belongs to another entry"
         raise DamagedEntry(problem)
-    return read(folder)
+    try:
+        return read(folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise DamagedEntry(str(error)) from error
 
 
 def _checksums(folder: Path) -> dict[str, list[int | None]]:

@@ -16,22 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync, write_json
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync
 from faithkit.records import UNPARSED, Prediction
-
-__all__ = [
-    "JsonlAppender",
-    "disk_errors",
-    "find_other_byte",
-    "not_utf8",
-    "parse_lines",
-    "parse_prediction",
-    "read_jsonl",
-    "read_numbered_jsonl",
-    "read_predictions",
-    "write_json",
-    "write_jsonl",
-]
 
 PREDICTIONS_HINT = (
     "predictions are JSON lines with id and label (docs/reference/formats.md); `faithkit score` keeps those of a table "
@@ -251,45 +237,41 @@ def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:
         UserError: A bad or missing value, with `place`.
     """
     try:
-        _check_types(row)
+        # The types that `Prediction` itself does not check.
+        needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response without a judgement
+        missing = [key for key in needed if row.get(key) is None]
+        if missing:
+            raise ValueError(f"no {' and no '.join(repr(key) for key in missing)} (the row has: {shorten(list(row))})")
+        _check_text("id", row["id"])
+        if isinstance(row.get("score"), bool):
+            raise ValueError(f"score must be a number, got {row['score']}")
+        _check_text("text", row.get("text") or "")
+        _check_text("reason", row.get("reason") or "")
+        for span in row.get("spans") or ():
+            if not isinstance(span, dict) or any(type(span.get(key)) is not int for key in ("start", "end")):
+                raise ValueError(f"a span needs whole numbers start and end, got {shorten(span)}")
+            _check_text("a span's label", span.get("label"))
+            score = span.get("score")
+            if score is not None and not (type(score) in (int, float) and 0 <= score <= 1):
+                raise ValueError(f"a span's score must lie in 0..1, got {shorten(score)}")
+            if span.get("text") is not None:
+                _check_text("a span's text", span["text"])
+            evidence = span.get("evidence")
+            if evidence is None:
+                continue
+            if not isinstance(evidence, dict):
+                raise ValueError(f"a span's evidence must be an object, got {shorten(evidence)}")
+            for name in ("text", "reason"):
+                _check_text(f"{name} of a span's evidence", evidence.get(name, ""))
+            for name in ("start", "end", "passage"):
+                value = evidence.get(name, 0)
+                if type(value) is not int or value < 0:
+                    problem = f"{name} of a span's evidence must be a whole number of 0 or more, got {shorten(value)}"
+                    raise ValueError(problem)
         return Prediction.from_dict(row)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         hint = 'each line: {"id", "label": hallucinated|faithful|unparsed|null, "score": 0..1|null, "spans", "text"}'
         raise UserError(f"bad prediction: {error}", place=place, hint=hint) from error
-
-
-def _check_types(row: Mapping[str, Any]) -> None:
-    """Checks the types that `Prediction` itself does not check."""
-    needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response without a judgement
-    missing = [key for key in needed if row.get(key) is None]
-    if missing:
-        raise ValueError(f"no {' and no '.join(repr(key) for key in missing)} (the row has: {shorten(list(row))})")
-    _check_text("id", row["id"])
-    if isinstance(row.get("score"), bool):
-        raise ValueError(f"score must be a number, got {row['score']}")
-    _check_text("text", row.get("text") or "")
-    _check_text("reason", row.get("reason") or "")
-    for span in row.get("spans") or ():
-        if not isinstance(span, dict) or any(type(span.get(key)) is not int for key in ("start", "end")):
-            raise ValueError(f"a span needs whole numbers start and end, got {shorten(span)}")
-        _check_text("a span's label", span.get("label"))
-        score = span.get("score")
-        if score is not None and not (type(score) in (int, float) and 0 <= score <= 1):
-            raise ValueError(f"a span's score must lie in 0..1, got {shorten(score)}")
-        if span.get("text") is not None:
-            _check_text("a span's text", span["text"])
-        evidence = span.get("evidence")
-        if evidence is None:
-            continue
-        if not isinstance(evidence, dict):
-            raise ValueError(f"a span's evidence must be an object, got {shorten(evidence)}")
-        for name in ("text", "reason"):
-            _check_text(f"{name} of a span's evidence", evidence.get(name, ""))
-        for name in ("start", "end", "passage"):
-            value = evidence.get(name, 0)
-            if type(value) is not int or value < 0:
-                problem = f"{name} of a span's evidence must be a whole number of 0 or more, got {shorten(value)}"
-                raise ValueError(problem)
 
 
 def _check_text(name: str, value: object) -> None:

@@ -55,8 +55,11 @@ def open_run(
         may_change: The keys, or patterns of them, that a resumed run may take from this command.
         check_resumed: Refuses new settings that the files of the run do not allow, before they are written.
     """
+    from hydra.core.hydra_config import HydraConfig
+
     with ExitStack() as stack:
-        is_first, overrides = process_rank() == 0, _overrides()
+        is_first = process_rank() == 0
+        overrides = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else None
         if cfg.get("resume"):
             run, typed = RunFolder(str(cfg.get("resume")), may_change=may_change), overrides or []
             if is_first and run.config.exists():
@@ -236,16 +239,6 @@ def resolve_config(cfg: Any, *, throw_on_missing: bool = True) -> dict[str, Any]
 def _refuse_environment(name: str, *default: Any) -> None:
     hint = f"a run records all its settings: write the value itself, or let the shell do it: key=${name}"
     raise UserError(f"${{oc.env:{name}}} would be copied into the run's files and its loggers", hint=hint)
-
-
-def _overrides() -> list[str] | None:
-    """Reads the overrides of this command; None if no command is running."""
-    from hydra.core.hydra_config import HydraConfig
-
-    try:
-        return list(HydraConfig.get().overrides.task)
-    except ValueError:
-        return None
 
 
 def _new_folder(kind: str) -> Path:

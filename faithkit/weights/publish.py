@@ -115,13 +115,6 @@ def describe(folder: Path, repository: str, *, private: bool, run: Path | None) 
     yield from (f"  {line}".rstrip() for line in (folder / CARD).read_text(encoding="utf-8").splitlines()[:CARD_LINES])
 
 
-def has_token() -> bool:
-    """Whether the hub's client has a token, from HF_TOKEN or a login."""
-    from huggingface_hub import get_token
-
-    return bool(get_token())
-
-
 def push(folder: Path, repository: str, *, private: bool) -> str:
     """Pushes the folder in one commit; returns its URL.
 

@@ -25,8 +25,8 @@ from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.fast import return_freed_memory
-from faithkit.files.atomic import dumps
-from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_lines, parse_prediction, write_jsonl
+from faithkit.files.atomic import disk_errors, dumps
+from faithkit.files.jsonl import JsonlAppender, parse_lines, parse_prediction, write_jsonl
 from faithkit.files.open_run import fixed_settings
 from faithkit.files.run_folder import RunFolder
 from faithkit.languages import ANY, find_other_language

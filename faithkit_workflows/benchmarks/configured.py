@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.build import Benchmark, build_source, dataset_of, read_block
+from data_modules.data_options import USER_TABLE
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
@@ -35,7 +36,6 @@ from faithkit_workflows.detectors.loading import (
     load_described,
     log_usage,
 )
-from faithkit_workflows.settings.preflight import USER_DATASETS
 from judge.baselines import (
     Examiner,
     Measure,
@@ -135,7 +135,7 @@ def read_untested_rows(benchmark: Benchmark, block: Mapping[str, Any]) -> list[E
     tested = resolve_split(source, block["split"])
     untested = ("train", "validation")
     split: str | None = next((one for one in untested if one in source.split_names() and one != tested), None)
-    if split is None and not target and block["path"] != EMBEDDED and name not in USER_DATASETS:
+    if split is None and not target and block["path"] != EMBEDDED and name != USER_TABLE:
         log.info("%s has no training rows: the examples in the prompt are of the embedded corpus", benchmark.name)
         source = build_source(name, EMBEDDED, **block["options"])
         split = source.split_names()[0]

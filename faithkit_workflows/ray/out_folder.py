@@ -20,10 +20,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from data_modules.reading.shards import Shard, hash_of, opened, shown, some_names
+from data_modules.reading.shards import Shard, opened, shown, some_names
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import disk_errors, dumps, hash_files, make_folder, sync, write_json
+from faithkit.files.atomic import disk_errors, dumps, hash_file, hash_files, make_folder, sync, write_json
 from faithkit.files.jsonl import read_strict_json, write_jsonl
 from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
 from faithkit.inference.text import OPENAI
@@ -130,7 +130,7 @@ class OutFolder:
                 continue
             if record.stamp != shard.stamp:
                 with opened(data, shard) as file:
-                    digest = hash_of(file)
+                    digest = hash_file(file)
                 if digest != record.sha256:
                     problem = f"the shard {shorten(shard.name)} has changed since it was finished"
                     hint = f"put the old one back, or delete {self.path / shard.output}: it is done again"
@@ -200,7 +200,7 @@ def identify_model(checkpoint: str) -> dict[str, Any]:
     files = [_hash_folder(path) for path in folders if path and Path(path).expanduser().is_dir()]
     texts = sorted(Path(judge["prompts"]).expanduser().glob("*.txt")) if judge["prompts"] else []
     texts += [Path(judge["examples"]).expanduser()] if isinstance(judge["examples"], str) else []
-    files += [hash_of(path.absolute()) for path in texts]
+    files += [hash_file(path.absolute()) for path in texts]
     return {"models": models, "files": files, "described": described}
 
 

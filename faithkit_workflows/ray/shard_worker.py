@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_modules.reading.files import is_address
-from data_modules.reading.shards import Shard, hash_of, opened, shown
+from data_modules.reading.shards import Shard, opened, shown
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import set_by
+from faithkit.files.atomic import hash_file, set_by
 from faithkit.inference.text import VLLM
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, identify, identify_model
 from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions, single_table
@@ -216,7 +216,7 @@ class ShardWorker:
         with self.folder.scratch(shard) as scratch:
             made = Path(scratch, "made.parquet")
             with opened(work.data, shard) as file:
-                digest = hash_of(file)
+                digest = hash_file(file)
                 rows = work.read(file)
                 here, first = dict(work.columns(rows)), dict(work.identity["columns"])
                 for name in {**first, **here}:

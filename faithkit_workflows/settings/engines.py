@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from data_modules.data_options import USER_TABLE
 from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError, nearest
@@ -26,7 +27,6 @@ from faithkit_workflows.settings.preflight import check_output_folder
 from judge.options import AskOptions
 
 RAY = "ray"
-PAIRS = "pairs"
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in LOCAL_OPTIONS)
 SERVER_KEYS = tuple(
@@ -325,4 +325,4 @@ def is_sharded(data: str) -> bool:
 def single_table(data: Mapping[str, Any]) -> dict[str, Any]:
     """Gives the only part of a block `data` that reads a table of the user; empty for other data."""
     parts = list(data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"])
-    return dict(parts[0]) if len(parts) == 1 and parts[0].get("dataset") == PAIRS else {}
+    return dict(parts[0]) if len(parts) == 1 and parts[0].get("dataset") == USER_TABLE else {}

@@ -99,22 +99,11 @@ class GenerateSettings(blocks.ExtensibleScript):
     )
     ineffective = (
         Ineffective(
-            [
-                f"data.{key}"
-                for key in (
-                    *(
-                        "validation_fraction",
-                        "test_fraction",
-                        "fold",
-                        "num_folds",
-                        "exclude",
-                        "negatives",
-                        "batch_size",
-                    ),
-                    *("max_tokens", "eval_max_tokens", "num_workers", "streaming"),
-                    *("num_readers", "num_buffer_rows", "first"),
-                )
-            ],
+            (
+                *("data.validation_fraction", "data.test_fraction", "data.fold", "data.num_folds", "data.exclude"),
+                *("data.negatives", "data.batch_size", "data.max_tokens", "data.eval_max_tokens", "data.num_workers"),
+                *("data.streaming", "data.num_readers", "data.num_buffer_rows", "data.first"),
+            ),
             "in generate: nothing is trained",
         ),
         types.no_effect("entailment", without="resample"),

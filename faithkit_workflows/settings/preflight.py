@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from data_modules.data_options import USER_TABLE
 from data_modules.reading.files import is_address, is_glob
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
@@ -23,8 +24,6 @@ from faithkit.weights.resolve import CONFIGS, LOCAL, resolve
 
 TARGET = "_target_"
 TABLES = {".parquet": "a Parquet file", ".xlsx": "an .xlsx workbook"}  # that need a package
-# Datasets of the user's files: without a path, the embedded corpus must not silently replace them.
-USER_DATASETS = {"pairs": "a table of your own", "spans": "a file of your own"}
 
 
 def check_file(key: str, path: str | None) -> Iterator[UserError]:
@@ -241,15 +240,17 @@ def check_parts(data: Any) -> Iterator[UserError]:
     stages = {"data.parts": data.parts} | ({"data.first.parts": data.first.parts} if data.first else {})
     for stage, parts in stages.items():
         for name, part in parts.items() if isinstance(parts, Mapping) else enumerate(parts or ()):
-            if part.path is None and part.dataset in USER_DATASETS and part.dataset == data.name:
-                yield missing_path("data", part.dataset)  # its part takes data.path
+            if part.path is None and part.dataset == USER_TABLE == data.name:
+                yield missing_path("data", USER_TABLE)  # its part takes data.path
                 continue
             yield from check_dataset(f"{stage}.{name}", part.dataset, part.path, data.split, part.model_extra)
 
 
 def missing_path(key: str, name: str) -> UserError:
-    """Gives the problem of a dataset of the user's files without a path."""
-    return UserError(f"{key}.path is not set: {name} is {USER_DATASETS[name]}", hint=f"{key}.path=FILE")
+    """Gives the problem of a dataset without a path; the embedded corpus must not silently replace a user's table."""
+    if name == USER_TABLE:
+        return UserError(f"{key}.path is not set: {name} is a table of your own", hint=f"{key}.path=FILE")
+    return UserError(f"{key}.path is not set", hint="name a folder or file, hub, or embedded")
 
 
 def check_dataset(
@@ -261,10 +262,10 @@ def check_dataset(
         name: None for a class of another package.
         given: The options of the dataset.
     """
-    from data_modules.build import SOURCES, find_dataset
+    from data_modules.build import DATASETS, find_dataset
 
     options = {option: value for option, value in (given or {}).items() if option not in ("dataset", "path", "split")}
-    if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
+    if name is not None and name not in DATASETS and (guess := nearest(name, DATASETS, 1)):
         try:
             find_dataset(name)  # an installed package's
         except UserError:
@@ -276,14 +277,14 @@ def check_dataset(
         return  # a class of another package: found, and checked, when the data are built
     try:
         kind: Any = find_dataset(name)
-        if name not in SOURCES:
+        if name not in DATASETS:
             return  # another package's: it checks its options when it is built
         if kind.derived_from is not None:
             of = options.pop("of", {})
             if not isinstance(of, Mapping):
                 yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
                 return
-            kind(of=SOURCES[kind.derived_from](path=""), **options)
+            kind(of=find_dataset(kind.derived_from)(path=""), **options)
             inner = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
             for field in ("dataset", "path"):
                 if not isinstance(inner.get(field, ""), str):
@@ -295,8 +296,7 @@ def check_dataset(
         elif kind.generated:
             kind(**options)
         elif (place := path or getattr(kind, "path", None)) is None:  # a dataset of the package has its path
-            hint = "name a folder or file, hub, or embedded"
-            yield missing_path(key, name) if name in USER_DATASETS else UserError(f"{key}.path is not set", hint=hint)
+            yield missing_path(key, name)
         else:
             yield from _check_rows(key, kind(path=place, **options), place, split)
     except UserError as error:

@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.languages import WARN
 from faithkit.packages import missing
 from faithkit.settings import types
-from faithkit.weights.publish import REPOSITORY, has_token
+from faithkit.weights.publish import REPOSITORY
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import Detection
 from faithkit_workflows.settings.prediction import Columns
@@ -77,9 +77,12 @@ class ExportSettings(blocks.Script):
                 yield UserError(problem, place=self.checkpoint, hint="leave format out")
             if self.format != ONE_LOGIT:
                 yield from missing("format=onnx", f"format={self.format}")
-        if self.push_to is not None and not self.dry_run and not has_token():
-            problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
-            yield UserError(problem, hint="dry_run=true needs none")
+        if self.push_to is not None and not self.dry_run:
+            from huggingface_hub import get_token
+
+            if not get_token():  # of HF_TOKEN or of a login
+                problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
+                yield UserError(problem, hint="dry_run=true needs none")
 
 
 class AuditSettings(blocks.ExtensibleScript):

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from data_modules.encoding.candidate_encoder import CandidateEncoder
-from data_modules.encoding.encoder import Encoder
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Encoder, Ragged
 from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError

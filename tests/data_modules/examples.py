@@ -3,8 +3,7 @@
 from itertools import count
 from typing import Any
 
-from data_modules.encoding.encoder import EncodedSplit
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import EncodedSplit, Ragged
 from faithkit.records import Example, Turn
 
 HISTORY = (Turn(speaker="seeker", text="the old river"), Turn(speaker="wizard", text="a long one"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.build import SOURCES
+from data_modules.build import find_dataset
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
@@ -102,7 +102,7 @@ def write_case(folder: Path, name: str) -> Path:
 
 
 def make(name: str, path: Path | str, **options: Any) -> Source:
-    return SOURCES[name](path=str(path), **options)
+    return find_dataset(name)(path=str(path), **options)
 
 
 def read(source: Source, split: str | None = None, **options: Any) -> tuple[list[Example], Counter[str]]:

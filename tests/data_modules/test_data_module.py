@@ -46,7 +46,7 @@ def test_groups_are_never_cut_and_nothing_is_lost_whatever_the_seed(snli: Path, 
 def test_a_second_launch_reads_the_cache(snli: Path, encoder: PairEncoder, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     counts = module(snli, encoder).counts
-    monkeypatch.setattr(data_module, "write_rows", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(data_module, "read_examples", lambda *_: pytest.fail("encoded again"))
     assert module(snli, encoder).counts == counts
 
 

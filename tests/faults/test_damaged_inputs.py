@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.build import SOURCES
+from data_modules.build import find_dataset
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.embedded.layouts import WRITERS
 from data_modules.reading.dataset import Source, read_examples
@@ -67,7 +67,7 @@ def corpora() -> dict[str, tuple[str, Files]]:
             write(root / name / file, rows)
             found[name] = dataset, files_of(root / name)
         for name in EMBEDDED:
-            layout = SOURCES[name].embedded_layout
+            layout = find_dataset(name).embedded_layout
             assert layout is not None
             WRITERS[layout](root / "embedded" / name, 9)
             found[f"{name}, embedded"] = name, files_of(root / "embedded" / name)
@@ -156,7 +156,7 @@ def test_a_dataset(name: str, data: st.DataObject) -> None:
         for on_bad_row in ("skip", "stop"):
             refused += 1
             with used_or_explained():
-                skipped += read_all(SOURCES[dataset](path=str(folder)), on_bad_row)
+                skipped += read_all(find_dataset(dataset)(path=str(folder)), on_bad_row)
                 refused -= 1
         assert refused or not skipped, "a row was skipped, and none was refused"
 

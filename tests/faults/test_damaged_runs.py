@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from data_modules.data_module import load_encoded, read_rows
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
+from data_modules.encoding.encoder import Ragged
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.open_run import apply_overrides, resolve_config
 from faithkit.files.run_folder import RunFolder, read_config, write_config
@@ -186,11 +186,11 @@ def test_a_cache_file_without_checksum_does_not_end_the_process(data: st.DataObj
 
 def read_arrow(path: Path) -> None:
     try:
-        rows = read_rows(path)
-        for column in rows.columns.values():
+        columns, _, _, records = read_rows(path)
+        for column in columns.values():
             every = np.arange(len(column))
             _ = column.take(every) if isinstance(column, Ragged) else column[every].sum()
-        for record in rows.records:
+        for record in records:
             with suppress(UnicodeDecodeError):
                 record.as_py()
     except (ValueError, OSError):

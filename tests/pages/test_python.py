@@ -131,12 +131,12 @@ def test_the_test_of_the_page_about_tests_runs(trained_tagger: Path, tmp_path: P
 
 
 def test_every_dataset_of_the_table_is_there() -> None:
-    from data_modules.build import SOURCES
+    from faithkit.targets import DATASETS
 
     table = PAGES["docs/reference/formats.md"].split("## Datasets")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == set(SOURCES) | {"mix", "wow_then_faithdial"}
+    assert named == set(DATASETS) | {"mix", "wow_then_faithdial"}
 
 
 def test_a_mix_as_the_page_writes_it_is_understood(tmp_path: Path) -> None:

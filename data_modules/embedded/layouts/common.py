@@ -64,24 +64,27 @@ def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
     return premise, claim(exchange, exchange.wrong_clause), "neutral" if reply.kind == "addition" else "contradiction"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """A layout in which each file holds one part of a split.
 
     Args:
-        files: The files of each split; the first one takes the first part of the corpus, the next one another part.
         rows: Makes the rows of a split, a size and a seed from the turn with a number on.
         write: Writes rows to a file.
+        train: The files of the split, with spaces between them; the first one takes the first part of the corpus, the
+            next one another part. Likewise the others.
     """
 
-    files: Mapping[str, Sequence[str]]
     rows: Callable[[str, int, int, int], Iterable[Any]]
     write: Callable[[Path, Iterable[Any]], object]
+    train: str = ""
+    validation: str = ""
+    test: str = ""
 
     def __call__(self, folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
         """Writes files of `num_rows` rows each (of dialogues, turns) for each split; returns their folder."""
         for split, size in sizes(num_rows).items():
-            for place, name in enumerate(self.files.get(split, ())):
+            for place, name in enumerate(getattr(self, split).split()):
                 self.write(folder / name, self.rows(split, size, seed, place * PART))
         return folder
 

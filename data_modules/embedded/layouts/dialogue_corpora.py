@@ -1,11 +1,11 @@
 """Dialogue corpora in their official layouts, with the fields that their loaders read."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data_modules.embedded.layouts.common import PART, NumRows, dialogues, sizes, write_json_object
+from data_modules.embedded.layouts.common import PART, Layout, NumRows, dialogues, sizes, write_json, write_json_object
 
 GENERIC_EVERY = 15  # one turn in this many had a generic reply before it was edited
 
@@ -139,3 +139,22 @@ def _talks(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, 
                 "fun_facts": [" ".join(exchange.sentences) for exchange in about[1:]],
             }
         yield name, ({"content": turns}, {"agent_1": reading, "agent_2": reading, "article": {"url": None}})
+
+
+WRITERS: dict[str, Callable[..., Path]] = {
+    "faithdial": Layout(
+        rows=faithdial_rows, write=write_json, train="train.json", validation="valid.json", test="test.json"
+    ),
+    "wow": Layout(
+        rows=parlai_rows,
+        write=write_json,
+        train="train.json",
+        validation="valid_random_split.json valid_topic_split.json",
+        test="test_random_split.json test_topic_split.json",
+    ),
+    "wow_faithdial": Layout(
+        rows=wow_rows, write=write_json, train="wow_train.json", validation="wow_valid.json", test="wow_test.json"
+    ),
+    "cmu_dog": write_cmu_dog,
+    "topical_chat": write_topical_chat,
+}

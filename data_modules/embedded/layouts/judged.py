@@ -6,7 +6,8 @@ NLI corpora, DECODE, HalluDial, BEGIN, FaithDial's audit, HaluEval and DiaHalu.
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from data_modules.embedded.corpus import Exchange
 from data_modules.embedded.layouts.common import (
     PART,
+    Layout,
     NumRows,
     claim,
     dialogues,
@@ -22,6 +24,8 @@ from data_modules.embedded.layouts.common import (
     turns,
     write_csv,
     write_json,
+    write_json_line,
+    write_tsv,
 )
 from data_modules.reading.dialogues import write_history
 from faithkit.files.jsonl import write_jsonl
@@ -233,10 +237,10 @@ def _model(size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
 def write_halueval(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes all four files with about equal parts of the examples of all splits, since there are no splits."""
     wanted = sizes(num_rows)
-    for place, (file, write) in enumerate(WRITERS.items()):
+    for place, (file, write) in enumerate(HALUEVAL_FILES.items()):
         rows: list[dict[str, Any]] = []
         for split, size in wanted.items():
-            share = -(-size // len(WRITERS))
+            share = -(-size // len(HALUEVAL_FILES))
             rows += write(split, share if file == "general" else -(-share // 2), seed, place * PART)
         if file == "general":  # some rows have no ID, as in the release
             rows = [{"ID": str(number) if number % 29 else "", **row} for number, row in enumerate(rows, start=1)]
@@ -279,13 +283,11 @@ def _summarization(split: str, size: int, seed: int, start: int) -> Iterator[dic
         written += 1
         yield {
             "document": " ".join(" ".join(exchange.sentences) for exchange in exchanges),
-            "right_summary": _summary(exchanges, None),
-            "hallucinated_summary": _summary(exchanges, false),
+            "right_summary": " ".join(claim(one, one.true_clause) for one in exchanges),
+            "hallucinated_summary": " ".join(
+                claim(one, one.wrong_clause if one is false else one.true_clause) for one in exchanges
+            ),
         }
-
-
-def _summary(exchanges: list[Exchange], false: Exchange | None) -> str:
-    return " ".join(claim(one, one.wrong_clause if one is false else one.true_clause) for one in exchanges)
 
 
 def _general(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
@@ -300,7 +302,7 @@ def _general(split: str, size: int, seed: int, start: int) -> Iterator[dict[str,
         }
 
 
-WRITERS = {"qa": _qa, "dialogue": _dialogue, "summarization": _summarization, "general": _general}
+HALUEVAL_FILES = {"qa": _qa, "dialogue": _dialogue, "summarization": _summarization, "general": _general}
 
 
 DOMAINS = ("World Knowledge", "Task-oriented Style", "Chit-Chat", "Reasoning")
@@ -375,3 +377,56 @@ def _sums(random: Random, is_wrong: bool) -> tuple[list[tuple[str, str]], list[t
             places.append((number, "Reasoning Error", f"{total} + {added} = {right}"))
         total = stated
     return rounds, places
+
+
+MNLI = Layout(
+    rows=mnli_rows,
+    write=write_jsonl,
+    train="multinli_1.0_train.jsonl",
+    validation="multinli_1.0_dev_matched.jsonl multinli_1.0_dev_mismatched.jsonl",
+)
+
+
+def write_mnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes MultiNLI. It has no labelled test set: a test size is taken for its matched and mismatched dev files."""
+    wanted = sizes(num_rows)
+    return MNLI(folder, {**wanted, "validation": max(wanted.get(name, 0) for name in ("validation", "test"))}, seed)
+
+
+WRITERS: dict[str, Callable[..., Path]] = {
+    "begin": Layout(
+        rows=begin_rows,
+        write=partial(write_tsv, header=BEGIN_HEADER, end="\r\n"),
+        validation="wow/begin_dev_wow.tsv cmu-dog/begin_dev_cmu.tsv topicalchat/begin_dev_tc.tsv",
+        test="wow/begin_test_wow.tsv cmu-dog/begin_test_cmu.tsv topicalchat/begin_test_tc.tsv",
+    ),
+    "audit": write_audit,
+    "mnli": write_mnli,
+    "snli": Layout(
+        rows=snli_rows,
+        write=write_jsonl,
+        train="snli_1.0_train.jsonl",
+        validation="snli_1.0_dev.jsonl",
+        test="snli_1.0_test.jsonl",
+    ),
+    "conjnli": Layout(
+        rows=conjnli_rows,
+        write=partial(write_tsv, header=("Premise", "Hypothesis", "Label"), bom=True),
+        train="adversarial_train_15k.tsv",
+        validation="conj_dev.tsv",
+        test="conj_test.tsv",
+    ),
+    "dnli": Layout(
+        rows=dnli_rows,
+        write=write_json_line,
+        train="dialogue_nli_train.jsonl",
+        validation="dialogue_nli_dev.jsonl",
+        test="dialogue_nli_test.jsonl",
+    ),
+    "decode": Layout(
+        rows=decode_rows, write=write_jsonl, train="train.jsonl", validation="dev.jsonl", test="test.jsonl"
+    ),
+    "halludial": write_halludial,
+    "halueval": write_halueval,
+    "diahalu": write_diahalu,
+}

@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
-from data_modules.datasets.lettucedetect import CODE_AGENT, RAGTRUTH
+from data_modules.datasets.lettucedetect import CODE_AGENT, CODE_SETS, PROSE_SETS, RAGTRUTH
 from data_modules.datasets.psiloqa import LANGUAGES
 from data_modules.datasets.ragtruth import CORPORA, MESSAGE_FIELDS, MESSAGES, SPANS
 from data_modules.datasets.summedits import DOMAINS as DOMAINS_OF_EDITS
@@ -20,6 +21,7 @@ from data_modules.embedded.corpus import REMARK_RATE
 from data_modules.embedded.facts import (
     ADDITION,
     DOMAINS,
+    KIND_TO_TYPE,
     QUOTED,
     SUBJECTIVE,
     DialogueState,
@@ -34,7 +36,15 @@ from data_modules.embedded.facts import (
     write_sentences,
     wrong_clause,
 )
-from data_modules.embedded.layouts.common import SPLITS, NumRows, sizes, write_csv, write_json, write_json_object
+from data_modules.embedded.layouts.common import (
+    SPLITS,
+    Layout,
+    NumRows,
+    sizes,
+    write_csv,
+    write_json,
+    write_json_object,
+)
 from data_modules.embedded.phrasing import PERSONAL, Clause, Plan, Random01, draw_plan, pick, word, write_reply
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED
@@ -49,7 +59,6 @@ LETTUCE_TYPES: dict[str, dict[str, Any]] = {
     "evident_baseless": {"label": "CLAIM", "category": "unsupported_addition", "subcategory": "claim"},
     "subtle_baseless": {"label": "FABRICATED", "category": "fabricated_reference", "subcategory": None},
 }
-INSERTION = "hallucinated_fact_insertion"  # a type of SummEdits' edits
 
 
 class MarkedSpan(NamedTuple):
@@ -120,14 +129,8 @@ def rag_sources(split: str, num_answers: int, seed: int) -> Iterator[RagSource]:
         }
         question = domain.relations[pick(random, [fact.relation for fact in facts])].question
         answers = [_answer(random, Topic(state, facts, null), model) for model in models]
-        yield RagSource(
-            number=number,
-            topic=state.full_name,
-            question=f"What is known of {state.full_name}? {question}",
-            passages=tuple(passages),
-            table=table,
-            answers=tuple(answers),
-        )
+        question = f"What is known of {state.full_name}? {question}"
+        yield RagSource(number, state.full_name, question, tuple(passages), table, tuple(answers))
 
 
 def _answers(num_rows: NumRows, splits: tuple[str, ...], seed: int) -> Iterator[tuple[str, RagSource, Answer]]:
@@ -211,18 +214,11 @@ def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path
                 "Summary": " ".join(source.passages) + "\n",
                 "Data2txt": source.table,
             }[task]
-            infos.append(
-                {
-                    "source_id": str(10_000 + len(infos)),
-                    "task_type": task,
-                    "source": CORPORA[task],
-                    "source_info": shown,
-                    "prompt": "",
-                }
-            )
+            source_id = str(10_000 + len(infos))
+            info = {"source_id": source_id, "task_type": task, "source": CORPORA[task]}
+            infos.append({**info, "source_info": shown, "prompt": ""})
             for answer in source.answers:
-                response_id = str(len(responses))
-                refuses = int(response_id) % REFUSAL_EVERY == REFUSAL_EVERY - 1
+                refuses = len(responses) % REFUSAL_EVERY == REFUSAL_EVERY - 1
                 shows_null = task == "Data2txt"  # only tables have empty fields
                 labels = [
                     {
@@ -238,8 +234,8 @@ def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path
                 ]
                 responses.append(
                     {
-                        "id": response_id,
-                        "source_id": infos[-1]["source_id"],
+                        "id": str(len(responses)),
+                        "source_id": source_id,
                         "model": answer.model,
                         "temperature": 0.7,
                         "labels": [] if refuses else labels,
@@ -376,7 +372,8 @@ def write_summedits(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Pat
     for split, source, answer in _answers(num_rows, ("validation", "test"), seed):
         rows = files[list(files)[source.number % len(files)]]
         texts = {"doc": " ".join(source.passages), "summary": answer.text, "original_summary": source.passages[0]}
-        edits = sorted({"entity_modification" if "conflict" in mark.type else INSERTION for mark in answer.marks})
+        types = {"conflict": "entity_modification", "baseless": "hallucinated_fact_insertion"}
+        edits = sorted({types[KIND_TO_TYPE[mark.kind]] for mark in answer.marks})
         labels = {"label": int(not answer.marks), "edit_types": edits}
         official = next(name for name, own in SPLIT_NAMES.items() if own == split)
         rows.append({"id": f"{split}_{source.number}_{answer.model}", **texts, **labels, "split": official})
@@ -419,12 +416,32 @@ def write_lettucedetect(folder: Path, num_rows: NumRows = 100, seed: int = 0, *,
             if name == CODE_AGENT:
                 metadata["instance_id"] = f"embedded__{split}-{source.number}-{len(rows)}"
             row: dict[str, Any] = {"prompt": f"User request: {source.question}\n\n{passages}", "answer": answer.text}
-            has_context = name != RAGTRUTH
-            row |= (
-                {"context": passages, "question": source.question} if has_context else {"context": "", "question": ""}
-            )
+            context = ("", "") if name == RAGTRUTH else (passages, source.question)
+            row |= dict(zip(("context", "question"), context, strict=True))
             row["labels"] = [{"start": m.start, "end": m.end, **LETTUCE_TYPES[m.type]} for m in answer.marks]
             row |= {"split": split, "task_type": "qa", "dataset": name, "language": "en", "context_modality": "prose"}
             rows.append({**row, "metadata": json.dumps(metadata)})
         write_jsonl(folder / f"{split}.jsonl", rows)
     return folder
+
+
+WRITERS: dict[str, Callable[..., Path]] = {
+    "ragtruth": write_ragtruth,
+    "xsum_tokens": write_xsum_tokens,
+    "pairs": Layout(
+        rows=pairs_rows,
+        write=partial(write_csv, header=PAIRS_HEADER),
+        train="train.csv",
+        validation="validation.csv",
+        test="test.csv",
+    ),
+    "aggrefact": write_aggrefact,
+    "true_sets": write_true,
+    "psiloqa": write_psiloqa,
+    "faithbench": write_faithbench,
+    "ragtruth_plus_plus": write_ragtruth_plus_plus,
+    "summedits": write_summedits,
+    "wice": write_wice,
+    "lettucedetect_code": partial(write_lettucedetect, sets=CODE_SETS),
+    "lettucedetect_prose": partial(write_lettucedetect, sets=PROSE_SETS),
+}

@@ -13,7 +13,7 @@ from critic.runtime import Request, request_of
 from critic.tagger.module import best_f1
 from critic.tagger.span_calibration import Answers, SpanCalibration
 from critic.tagger.task import fit_calibration, fit_spans, wrong_tokens
-from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.encoder import Ragged
 from faithkit.calibration import calibration_error, fit_line, sigmoid
 from faithkit.records import UNTYPED, Example, Span
 from tests.data_modules.examples import example

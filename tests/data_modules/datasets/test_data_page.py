@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from data_modules.build import SOURCES
+from data_modules.build import find_dataset
+from faithkit.targets import DATASETS as NAMES
 from faithkit.training.export import DATASETS
 from tests.running import ROOT
 
@@ -14,11 +15,11 @@ ROWS = re.findall(
 TABLE = {name: (address, licence) for names, address, licence in ROWS for name in re.findall(r"`(\w+)`", names)}
 
 
-@pytest.mark.parametrize("name", sorted({*SOURCES, *DATASETS} - {"embedded", "pairs"}))
+@pytest.mark.parametrize("name", sorted({*NAMES, *DATASETS} - {"embedded", "pairs"}))
 def test_the_page_agrees_with_loader_and_card(name: str) -> None:
     address, licence = TABLE[name]
     if name not in ("weak_wow", "dropped_support"):  # made of another one
-        module = SOURCES[name].__module__.replace(".", "/")
+        module = find_dataset(name).__module__.replace(".", "/")
         assert address.rstrip("/") in (ROOT / f"{module}.py").read_text()
     assert licence == DATASETS[name].get("licence", licence)
     assert ("licence" in DATASETS[name]) == licence.islower() or licence in ("not confirmed", "several")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.build import SOURCES, build_source
+from data_modules.build import build_source
 from data_modules.embedded.corpus import VERSION, Embedded, generate
 from data_modules.embedded.facts import RATES
 from data_modules.embedded.layouts import WRITERS
@@ -16,6 +16,7 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit.targets import DATASETS
 from tests.data_modules.official_rows import make, read
 
 
@@ -82,8 +83,7 @@ def test_the_source_generates_any_part_and_generic_turns_if_asked_for() -> None:
     source = Embedded(num_train=30, num_validation=10, num_test=20, seed=3)
     assert source.files() == {} and source.name == source.path == "embedded"
     assert len(list(source.generate("train"))) == 30
-    assert list(source.generate("test", 5, 9)) == list(source.generate("test"))[5:9]
-    assert len(list(source.generate("validation", 5, 100))) == 5
+    assert list(source.generate("test", 5)) == list(source.generate("test"))[5:]
     with pytest.raises(UserError, match="no split"):
         list(source.generate("dev"))
     with pytest.raises(UserError, match="generic"):
@@ -137,7 +137,7 @@ ROWS = {"train": 48, "validation": 24, "test": 36}
 UNJUDGED = ("wow", "weak_wow", "cmu_dog", "topical_chat")
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"embedded", "everyday", "agents"}))
+@pytest.mark.parametrize("name", sorted(set(DATASETS) - {"embedded", "everyday", "agents"}))
 def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(name: str) -> None:
     source = build_source(name, "embedded", embedded_rows=ROWS)
     labels = set()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding import tokens
-from data_modules.encoding.ragged import Ragged, offsets_of
+from data_modules.encoding.encoder import Ragged, offsets_of
 from data_modules.encoding.tokens import text_blocks, tokenize
 from data_modules.encoding.window_choice import WindowChoice, divide, rank_parts
 from tests.tiny import WORDS, tiny_tokenizer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.build import SOURCES
+from data_modules.build import find_dataset
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table
@@ -127,7 +127,7 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
 )
 def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:
     with pytest.raises(UserError, match=f"{option} is '{value}'\n  hint: use "):
-        SOURCES[name](path="x", **{option: value})  # type: ignore[call-arg]
+        find_dataset(name)(path="x", **{option: value})  # type: ignore[call-arg]
 
 
 # By dataset: the file, a good row, and another row; then what makes this one bad, and the error.

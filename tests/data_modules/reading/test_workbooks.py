@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from openpyxl import Workbook
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
-from data_modules.reading import workbooks
+from data_modules.reading import formats
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError
 from tests.data_modules.official.judgements import DIAHALU
@@ -103,7 +103,7 @@ def test_what_is_no_workbook_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         assert problem in refusal(save(path, *sheets, merged=merged))
     assert [row.values["label"] for row in rows_of(path, on_bad_row="skip")] == ["1", ""]
-    monkeypatch.setattr(workbooks, "MAX_BYTES", 30_000)
+    monkeypatch.setattr(formats, "MAX_BYTES", 30_000)
     assert save(path, [["answer"], ["a" * 30_000]]).stat().st_size < 30_000
     assert re.search(r"unpacks to [\d,]+ bytes; the limit is 30,000", refusal(path))
     path.unlink()

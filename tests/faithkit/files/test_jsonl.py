@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions, write_json, write_jsonl
+from faithkit.files.atomic import write_json
+from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions, write_jsonl
 from faithkit.records import Prediction
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
