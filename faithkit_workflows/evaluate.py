@@ -80,7 +80,7 @@ def main(cfg: Any) -> None:
         task = ANALYSIS if block["name"] == ANALYSIS else block.get("task")
         evaluate: Callable[[RunFolder, dict[str, Any]], EvaluationResult] = resolve_name(RUNNERS[task])
         if config.get("logger"):
-            from faithkit.metrics.results import read_meta
+            from faithkit.statistics.metric import read_meta
             from faithkit.training.loggers import open_loggers
             from faithkit.training.stages import Finished
 

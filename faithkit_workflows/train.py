@@ -169,14 +169,13 @@ def train_seeds(run: "RunFolder", config: Mapping[str, Any]) -> None:
     Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
     """
     from faithkit.files.run_folder import process_rank, write_config
-    from faithkit.metrics.results import read_metrics, write_results
     from faithkit.provenance.predicted_rows import read_predicted_rows
     from faithkit.reports.report import Report
     from faithkit.reports.write_reports import ReportOptions, write_reports
     from faithkit.runs.listing import chosen_of
     from faithkit.runs.reading import read_run
     from faithkit.scores.measures import kind_of
-    from faithkit.statistics.metric import Metric, average_runs
+    from faithkit.statistics.metric import Metric, average_runs, read_metrics, write_results
     from faithkit.training.stages import stages
 
     folders = {seed: run.stage(f"seed{seed}") for seed in config["seeds"]}
