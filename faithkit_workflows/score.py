@@ -15,6 +15,7 @@ faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards 
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ MAY_CHANGE = (
     "save_texts",
 )
 GROUPS = ()
+SETTINGS = "faithkit_workflows.settings.prediction:ScoreSettings"
 log = logging.getLogger("faithkit")
 
 
@@ -186,8 +188,6 @@ def _judge(
     Returns:
         How many rows are in each language that the detector does not read, and in others; empty if all are in others.
     """
-    from functools import partial
-
     from faithkit.languages import ANY, IGNORE, STOP, WARN, find_other_language, languages_of, report_other_languages
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.used_model import write_origin
@@ -212,10 +212,7 @@ def _judge(
     return found if any(found) else Counter()
 
 
-def run() -> None:
-    """The command line."""
-    settings = "faithkit_workflows.settings.prediction:ScoreSettings"
-    run_script(main, "score", __doc__ or "", GROUPS, settings, prepare=as_override)
+run = partial(run_script, main, "score", __doc__ or "", GROUPS, SETTINGS, prepare=as_override)
 
 
 if __name__ == "__main__":

@@ -183,7 +183,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     # The reports of a dataset's own protocol parse written verdicts, as the original scripts do. In HaluEval's the
     # dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn with a seed
     # (the original script has none).
-    if (is_official_halueval(block) or block.get("official")) and judge.get("ask") == VERDICT:
+    named = "halueval" in (block["name"], block.get("dataset"))
+    is_official_halueval = named and block["options"].get("official") is True
+    if (is_official_halueval or block.get("official")) and judge.get("ask") == VERDICT:
         config = {**config, "judge": {**judge, "written": True}}
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     numbered: dict[str, Any] = {}
@@ -230,7 +232,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         conversation_report(*rows, title=title, **resampling),
         columns_report(*rows, by, title=title, **resampling) if by else None,
         score_rationales(*rows, block, dataset=dataset, **resampling),
-        official_report(*rows, **resampling) if is_official_halueval(block) else None,
+        official_report(*rows, **resampling) if is_official_halueval else None,
         prefix_report(*rows, **resampling) if block.get("official") else None,
     ]
     for other in others:
@@ -263,8 +265,3 @@ def _predict(
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
     return predictions, origin, None if bands else loaded.detector, bands
-
-
-def is_official_halueval(block: Mapping[str, Any]) -> bool:
-    """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
-    return "halueval" in (block["name"], block.get("dataset")) and block["options"].get("official") is True
