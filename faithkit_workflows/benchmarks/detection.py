@@ -7,6 +7,7 @@ the result of every narrower band follows from these.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
@@ -34,11 +35,9 @@ from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import (
-    DetectorAnswerer,
-    describe_run,
+    judge_rows,
     predict_and_write,
     read_provenance,
-    write_answers,
     write_given,
 )
 from faithkit_workflows.benchmarks.configured import load_configured, prompt_examples, read_fitting, read_fitting_rows
@@ -91,14 +90,9 @@ def run_cascade(
     options = cascade_options(config)
     cheap = load_checkpoint(config)
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
-
-    def judge(name: str, examples: Sequence[Example], loaded: LoadedDetector) -> list[Prediction]:
-        path, made_by = run.predictions / f"{benchmark.name}-{name}.jsonl", describe_run(run, loaded.models)
-        options: dict[str, Any] = {"chunk_size": config["save_every_num_rows"], "made_by": made_by}
-        return write_answers(path, examples, DetectorAnswerer(loaded.detector), **options)
-
+    judge, name = partial(judge_rows, run, config), benchmark.name
     fitting_rows, source = read_fitting_rows(config, benchmark)
-    on_fitting_rows = judge("fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
+    on_fitting_rows = judge(f"{name}-fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
     if options.band is not None:
         chosen = Band(low=options.band[0], high=options.band[1])
     elif options.budget is not None:
@@ -113,14 +107,14 @@ def run_cascade(
         budgets = [one for one in (0.05, 0.1, 0.2, 0.5, 1.0) if one <= largest and one != options.budget]
         bands |= {f"{100 * budget:.0f}": choose_band_by_budget(on_fitting_rows, budget) for budget in budgets}
     bands |= {CHOSEN: chosen}
-    cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
+    cheap_predictions = judge(f"{name}-checkpoint", benchmark.examples, cheap)
     in_widest_band = [
         example
         for example, prediction in zip(benchmark.examples, cheap_predictions, strict=True)
         if any(band.contains(prediction) for band in bands.values())
     ]
     log.info("the judge judges %s of %s rows", f"{len(in_widest_band):,}", f"{len(benchmark.examples):,}")
-    expensive_predictions = judge("judge", in_widest_band, expensive)
+    expensive_predictions = judge(f"{name}-judge", in_widest_band, expensive)
     first, second = (
         RecordedPredictions({one.id: one for one in predictions})
         for predictions in (cheap_predictions, expensive_predictions)
