@@ -180,8 +180,8 @@ def meta_report(
         known = [row for row in published.rows if row["human"] is not None]
         rates += [None, *((f"of {row['system']} *", published_cells(row, {"right": "human"})) for row in known)]
         lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
-    head, columns = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
-    tables = [score_table(head, "by", columns, rates, bounds=["right"], caption=lines, min_width=20)]
+    head, counted = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
+    tables = [score_table(head, "by", counted, rates, bounds=["right"], caption=lines, min_width=20)]
     if pairs:
         lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
         lines.append("95% intervals over groups")

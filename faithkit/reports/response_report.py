@@ -22,6 +22,7 @@ from faithkit.metrics.responses.measure_responses import (
 from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.pages.page_tables import (
     add_fields,
+    choose_evenly,
     context_fields,
     escape_terminal,
     format_metric,
@@ -102,10 +103,9 @@ def choose_responses(columns: MetricColumns, limit: int) -> list[int]:
     """Chooses the positions of up to `limit` examples, none twice."""
     size = len(columns.groups.index)
     doubt = columns.columns.get("critic_score", 1 - columns.columns["knowledge_f1"])
-    worst = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
+    worst: list[int] = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
     others = [place for place in range(size) if place not in set(worst)]
-    room = min(limit, size) - len(worst)
-    return worst + [others[place * len(others) // room] for place in range(room)]
+    return worst + choose_evenly(others, min(limit, size) - len(worst))
 
 
 def _cell(metric: Metric | None, scale: float) -> str:

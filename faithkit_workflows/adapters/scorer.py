@@ -78,8 +78,9 @@ def to_score(found: Prediction, threshold: float | None = None) -> float | None:
     """
     if found.label == UNPARSED:
         return None
-    by_label = threshold is not None or found.probability is None
-    return float(found.label == FAITHFUL) if by_label else 1 - found.probability
+    if threshold is not None or found.probability is None:
+        return float(found.label == FAITHFUL)
+    return 1 - found.probability
 
 
 def describe(found: Prediction) -> str:

@@ -32,7 +32,7 @@ from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_f
 from faithkit.records import Example, Prediction
 from faithkit.runs.reading import Curve, Run, read_curves
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Ranking, shorten_number
+from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, shorten_number
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
 from faithkit_workflows.compare.test_sets import METRICS, TITLES, sort_values
 
@@ -164,7 +164,22 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         shorts = [*first, *(name for name in measured if name not in first)]
         values = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
         parts.append({"name": part, "names": shorts, "rows": values})
-    rankings = [ranking for sweep in comparison.sweeps for ranking in sweep.rankings]
+    sweeps = []
+    for place, ranking in enumerate(ranking for sweep in comparison.sweeps for ranking in sweep.rankings):
+        keys = list(dict.fromkeys(key for row in ranking.rows for key in row.settings))
+        ranked = [
+            [
+                rank,
+                *(shorten_number(row.settings[key]) if key in row.settings else None for key in keys),
+                _metric_data(row.validation),
+                _metric_data(row.test),
+                len(row.runs),
+                ", ".join(one.run.name for one in row.runs),
+            ]
+            for rank, row in enumerate(ranking.rows, start=1)
+        ]
+        about = {"name": f"sweep-{place}", "keys": keys, "monitor": ranking.monitor}
+        sweeps.append({**about, "test": ranking.test_name or "test", "rows": ranked})
     pairs, slices, confusions = list[Any](), list[Any](), dict[str, Any]()
     for one in comparison.sets:
         name, rows = one.test_set.name, []
@@ -208,30 +223,13 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
             for run, *values in zip(comparison.runs, *comparison.settings.values(), strict=True)
         ],
         "metrics": parts,
-        "sweeps": [_ranking_data(f"sweep-{place}", ranking) for place, ranking in enumerate(rankings)],
+        "sweeps": sweeps,
         "tested": tested,
         "pairs": pairs,
         "sliced": METRICS,
         "slices": slices,
         "confusions": confusions,
     }
-
-
-def _ranking_data(name: str, ranking: Ranking) -> dict[str, Any]:
-    keys = list(dict.fromkeys(key for row in ranking.rows for key in row.settings))
-    rows = [
-        [
-            place + 1,
-            *(shorten_number(row.settings[key]) if key in row.settings else None for key in keys),
-            _metric_data(row.validation),
-            _metric_data(row.test),
-            len(row.runs),
-            ", ".join(one.run.name for one in row.runs),
-        ]
-        for place, row in enumerate(ranking.rows)
-    ]
-    test = ranking.test_name or "test"
-    return {"name": name, "keys": keys, "monitor": ranking.monitor, "test": test, "rows": rows}
 
 
 def _metric_data(metric: Metric | None) -> list[Any] | None:

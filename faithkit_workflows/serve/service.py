@@ -93,12 +93,6 @@ class Batcher(Generic[Item, Result]):
         """Whether a thread has rows."""
         return self._judged > 0
 
-    def retry_seconds(self) -> float:
-        """Estimates when the queue is empty."""
-        with self._condition:
-            characters = sum(one.size for one in self._waiting) + self._judged
-        return min(60.0, characters / (self._rate * self._workers))
-
     async def submit(self, items: Sequence[Item], sizes: Sequence[int]) -> list[Result]:
         """Judges items; a cancelled call drops those that still wait.
 
@@ -112,17 +106,13 @@ class Batcher(Generic[Item, Result]):
                 Waiting(item, size, loop.create_future(), loop, now + min(MAX_PASSED_SECONDS, seconds * size), now)
                 for item, size in zip(items, sizes, strict=True)
             ]
-            is_full = len(self._waiting) + len(entries) > self._max_rows
-            if not is_full:
-                self._waiting += entries
-                self._condition.notify(len(entries))
-        if is_full:
-            raise Problem(
-                "queue_full",
-                "too many rows wait",
-                "try again after the seconds in Retry-After",
-                retry_seconds=self.retry_seconds(),
-            )
+            if len(self._waiting) + len(entries) > self._max_rows:
+                characters = sum(one.size for one in self._waiting) + self._judged
+                until_empty = min(60.0, characters / (self._rate * self._workers))
+                help_ = "try again after the seconds in Retry-After"
+                raise Problem("queue_full", "too many rows wait", help_, retry_seconds=until_empty)
+            self._waiting += entries
+            self._condition.notify(len(entries))
         try:
             return list(await asyncio.gather(*(entry.future for entry in entries)))
         finally:
