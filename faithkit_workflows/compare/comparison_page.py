@@ -8,6 +8,7 @@ import base64
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from faithkit.calibration import reliability
 from faithkit.pages.page import (
-    Fact,
     answer_blocks,
     describe_set,
     fill_part,
@@ -34,7 +34,7 @@ from faithkit.runs.reading import Curve, Run, read_curves
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, shorten_number
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
-from faithkit_workflows.compare.test_sets import METRICS, TITLES, sort_values
+from faithkit_workflows.compare.test_sets import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +65,9 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
         for place, one in enumerate(comparison.sets):
             facts = [
                 # The script has another filter for types of spans.
-                Fact("row_type" if name == "type" else name, TITLES.get(name, name), sort_values(values), values)
-                for name, values in one.facts.items()
-                if name != "span_types"
+                replace(fact, name="row_type") if fact.name == "type" else fact
+                for fact in one.facts
+                if fact.name != "span_types"
             ]
             described.append(describe_set(one.test_set.name, [system.name for system in one.systems], facts))
             rows = [
@@ -204,9 +204,10 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
             rows.append(row)
         if rows:
             pairs.append({"name": name, "rows": rows})
+        titles = {fact.name: fact.title for fact in one.facts}
         cells = [
             [
-                TITLES.get(part.field, part.field),
+                titles[part.field],
                 part.value,
                 part.num_rows,
                 round_score(part.hallucinated),
