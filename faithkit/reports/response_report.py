@@ -13,13 +13,14 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judge_error import corrected_rate
 from faithkit.metrics.responses.measure_responses import (
+    MetricColumns,
     MetricModels,
+    PairedResponses,
     ResponseJudge,
     gold_response,
     measure_part,
     measure_responses,
 )
-from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.pages.page_tables import (
     add_fields,
     choose_evenly,

@@ -21,9 +21,8 @@ from faithkit.packages import environment
 from faithkit.records import Example, Prediction
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
-from faithkit.reports.part_reports import conversation_report, set_report
+from faithkit.reports.part_reports import conversation_report, report_suppression, set_report
 from faithkit.reports.report import Cell, Provenance, Report, Row, difference_cells, merge_reports, score_table
-from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
     EvaluationResult,
     collect_samples,

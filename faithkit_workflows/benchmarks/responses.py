@@ -25,10 +25,9 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.text import Decoding
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
-from faithkit.metrics.responses.measure_responses import CRITIC, MetricModels, ResponseJudge
+from faithkit.metrics.responses.measure_responses import CRITIC, MetricModels, PairedResponses, ResponseJudge
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2, ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
-from faithkit.metrics.responses.response_columns import PairedResponses
 from faithkit.provenance.used_model import describe_model, find_leaks
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.response_report import report_responses

@@ -16,7 +16,7 @@ import numpy as np
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import Outcomes, evaluate_labels
-from faithkit.metrics.responses.response_columns import defined_means
+from faithkit.metrics.responses.measure_responses import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.pages.page import Fact, gold_label
 from faithkit.records import Example

@@ -23,7 +23,7 @@ from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow_pairs import WeakWow, read_generations
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.responses.response_columns import PairedResponses
+from faithkit.metrics.responses.measure_responses import PairedResponses
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.records import Example, Prediction
 from faithkit.reports.write_reports import detection_reports, write_run_results

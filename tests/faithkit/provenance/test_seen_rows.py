@@ -27,9 +27,9 @@ from faithkit.provenance.used_model import (
     read_seen,
 )
 from faithkit.records import Example, Prediction
+from faithkit.reports.part_reports import report_suppression
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
-from faithkit.reports.suppression_report import report_suppression
 
 TEXTS = {"knowledge": "The Café's 2nd floor, opened in 1990.", "response": "It has a second floor!"}
 ROW = Example(id="1", source="faithdial", split="train", group="7", **TEXTS)
