@@ -57,7 +57,7 @@ from faithkit.statistics.spread import Values
 from faithkit_papers.published_figures import paper_table
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.benchmarks.configured import load_configured
-from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
+from faithkit_workflows.benchmarks.responses import measure_judge_error, read_labelled
 from faithkit_workflows.detectors.loading import log_usage
 from judge.prompt import OPTIONAL_FIELDS
 from judge.questions import messages_about

@@ -9,6 +9,7 @@ At the prompt: /knowledge changes the knowledge, /forget the history, /quit ends
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from faithkit_workflows.answering.strategies import Answerer
 
 GROUPS = ("decoding",)
+SETTINGS = "faithkit_workflows.settings.prediction:ChatSettings"
 HELP = "/knowledge: other knowledge   /forget: clear the history   /quit: leave"
 STYLES = {FAITHFUL: "green"}
 Read = Callable[[str], str]  # shows a prompt and returns the typed line; EOFError ends the dialogue
@@ -114,9 +116,7 @@ def main(cfg: Any) -> None:
         console.print()
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_script(main, "chat", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:ChatSettings")
+run = partial(run_script, main, "chat", __doc__ or "", GROUPS, SETTINGS)
 
 
 if __name__ == "__main__":

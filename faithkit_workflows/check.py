@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,9 +204,7 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED if options.fail and any(one.label == "hallucinated" for one in found) else DONE
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_command(main, __doc__)
+run = partial(run_command, main, __doc__)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ faithkit construct resume=runs/... pipeline.max_words=60      other settings: wh
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -42,6 +43,7 @@ ANNOTATE_MAY_CHANGE = (
     *("pipeline.decisions", "pipeline.min_annotators", "dry_run", "verbose"),
 )
 GROUPS = ("pipeline", "engine", "scale")
+SETTINGS = "faithkit_workflows.settings.construction:ConstructSettings"
 
 
 def main(cfg: Any) -> None:
@@ -92,10 +94,7 @@ def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:
     return [f"pipeline={name}", *arguments] if name in PIPELINES else list(arguments)
 
 
-def run() -> None:
-    """The command line."""
-    settings = "faithkit_workflows.settings.construction:ConstructSettings"
-    run_script(main, "construct", __doc__ or "", GROUPS, settings, prepare=with_resumed_pipeline)
+run = partial(run_script, main, "construct", __doc__ or "", GROUPS, SETTINGS, prepare=with_resumed_pipeline)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ faithkit evaluate resume=runs/...                                            con
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ RUNNERS = {
     ANALYSIS: "faithkit_papers.corpus.describe:run_analysis",
 }
 GROUPS = ("benchmark", "engine", "decoding", "scale", "trainer", "logger")
+SETTINGS = "faithkit_workflows.settings.evaluation:EvaluateSettings"
 
 
 def main(cfg: Any) -> None:
@@ -80,7 +82,7 @@ def main(cfg: Any) -> None:
         task = ANALYSIS if block["name"] == ANALYSIS else block.get("task")
         evaluate: Callable[[RunFolder, dict[str, Any]], EvaluationResult] = resolve_name(RUNNERS[task])
         if config.get("logger"):
-            from faithkit.metrics.results import read_meta
+            from faithkit.statistics.metric import read_meta
             from faithkit.training.loggers import open_loggers
             from faithkit.training.stages import Finished
 
@@ -101,9 +103,7 @@ def main(cfg: Any) -> None:
             raise UserError("none of the replies could be read as a verdict, so no figure is of the model", hint=hint)
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_script(main, "evaluate", __doc__ or "", GROUPS, "faithkit_workflows.settings.evaluation:EvaluateSettings")
+run = partial(run_script, main, "evaluate", __doc__ or "", GROUPS, SETTINGS)
 
 
 if __name__ == "__main__":

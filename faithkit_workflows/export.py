@@ -9,6 +9,7 @@ python -c "from transformers import pipeline; print(pipeline('text-classificatio
 """
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,7 @@ def main(cfg: Any) -> None:
             print(report.folder)
 
 
-def run() -> None:
-    """The command line."""
-    run_script(main, "export", __doc__ or "", (), "faithkit_workflows.settings.reporting:ExportSettings")
+run = partial(run_script, main, "export", __doc__ or "", (), "faithkit_workflows.settings.reporting:ExportSettings")
 
 
 if __name__ == "__main__":

@@ -295,10 +295,5 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps(figures, indent=1))
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_command(main, __doc__)
-
-
 if __name__ == "__main__":
-    run()
+    run_command(main, __doc__)

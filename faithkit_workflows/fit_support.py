@@ -301,10 +301,5 @@ def main(arguments: Sequence[str]) -> None:
     print(f"fitted detector: {options.out}; use it as checkpoint=default:{options.out}")
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_command(main, __doc__)
-
-
 if __name__ == "__main__":
-    run()
+    run_command(main, __doc__)

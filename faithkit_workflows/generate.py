@@ -9,6 +9,7 @@ faithkit generate checkpoint=runs/... data=pairs data.path=FOLDER engine=ray out
 """
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # What a resumed run may change: how it is carried out and shown, never what it answers.
 MAY_CHANGE = ("batch_size", "save_every_num_rows", "num_examples", "save_texts", "verbose")
 GROUPS = ("data", "decoding", "engine", "scale")
+SETTINGS = "faithkit_workflows.settings.prediction:GenerateSettings"
 
 log = logging.getLogger("faithkit")
 
@@ -93,9 +95,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     print_summary(run, ReportOptions.of(config), suggest_after_generation(run, config))
 
 
-def run() -> None:
-    """The command line."""
-    run_script(main, "generate", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:GenerateSettings")
+run = partial(run_script, main, "generate", __doc__ or "", GROUPS, SETTINGS)
 
 
 if __name__ == "__main__":

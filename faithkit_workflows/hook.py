@@ -11,6 +11,7 @@ faithkit hook --checkpoint runs/... --threshold 0.7 < hook.json
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from faithkit.cli import DONE, FAILED, USER_ERROR, CommandParser, run_command
@@ -60,9 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     return USER_ERROR
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_command(main, __doc__)
+run = partial(run_command, main, __doc__)
 
 
 if __name__ == "__main__":

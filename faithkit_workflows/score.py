@@ -15,6 +15,7 @@ faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards 
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ MAY_CHANGE = (
     "save_texts",
 )
 GROUPS = ()
+SETTINGS = "faithkit_workflows.settings.prediction:ScoreSettings"
 log = logging.getLogger("faithkit")
 
 
@@ -56,7 +58,7 @@ def main(cfg: Any) -> None:
     from faithkit.pages.page_tables import format_percent
     from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.prediction import ScoreSettings
-    from faithkit_workflows.tables.scored_rows import check_output
+    from faithkit_workflows.tables.user_table import check_output
 
     if cfg.get("engine") and cfg.engine.name:
         from faithkit.settings.check import check_settings
@@ -93,23 +95,25 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.detector import name_others
     from faithkit.files.jsonl import parse_prediction, read_numbered_jsonl, write_jsonl
     from faithkit.languages import describe_other_languages, languages_of
-    from faithkit.metrics.results import full_names, write_results
     from faithkit.packages import environment
     from faithkit.pages.page_tables import escape_terminal, print_tables
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
+    from faithkit.statistics.metric import full_names, write_results
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
     from faithkit_workflows.tables.score_results import LabelledRows, describe_next_steps, describe_verdicts
-    from faithkit_workflows.tables.scored_rows import (
+    from faithkit_workflows.tables.shares import ConversationCounter, ShareCounter
+    from faithkit_workflows.tables.user_table import (
         ADDED,
         LANGUAGE,
+        SPANS,
+        as_list,
         names_added,
+        open_table_to_judge,
         print_renamed_columns,
         record_output,
         write_scored,
     )
-    from faithkit_workflows.tables.shares import ConversationCounter, ShareCounter
-    from faithkit_workflows.tables.user_table import SPANS, as_list, open_table_to_judge
 
     rows = open_table_to_judge(config, without=[SPANS])
     _show(f"{rows.num_read:,} rows; columns: {rows.description}")
@@ -184,8 +188,6 @@ def _judge(
     Returns:
         How many rows are in each language that the detector does not read, and in others; empty if all are in others.
     """
-    from functools import partial
-
     from faithkit.languages import ANY, IGNORE, STOP, WARN, find_other_language, languages_of, report_other_languages
     from faithkit.provenance.predicted_rows import to_line
     from faithkit.provenance.used_model import write_origin
@@ -210,10 +212,7 @@ def _judge(
     return found if any(found) else Counter()
 
 
-def run() -> None:
-    """The command line."""
-    settings = "faithkit_workflows.settings.prediction:ScoreSettings"
-    run_script(main, "score", __doc__ or "", GROUPS, settings, prepare=as_override)
+run = partial(run_script, main, "score", __doc__ or "", GROUPS, SETTINGS, prepare=as_override)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
@@ -49,6 +50,7 @@ SHOWN = (
     *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
 )
 GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
+SETTINGS = "faithkit_workflows.settings.training:TrainSettings"
 
 
 def main(cfg: Any) -> None:
@@ -169,14 +171,13 @@ def train_seeds(run: "RunFolder", config: Mapping[str, Any]) -> None:
     Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
     """
     from faithkit.files.run_folder import process_rank, write_config
-    from faithkit.metrics.results import read_metrics, write_results
     from faithkit.provenance.predicted_rows import read_predicted_rows
     from faithkit.reports.report import Report
     from faithkit.reports.write_reports import ReportOptions, write_reports
     from faithkit.runs.listing import chosen_of
     from faithkit.runs.reading import read_run
     from faithkit.scores.measures import kind_of
-    from faithkit.statistics.metric import Metric, average_runs
+    from faithkit.statistics.metric import Metric, average_runs, read_metrics, write_results
     from faithkit.training.stages import stages
 
     folders = {seed: run.stage(f"seed{seed}") for seed in config["seeds"]}
@@ -247,10 +248,7 @@ def seeded_report(name: str, names: Sequence[str], columns: Mapping[str, Mapping
     return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
 
 
-def run() -> None:
-    """Runs the command line."""
-    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep:sweep"
-    run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
+run = partial(run_script, main, "train", __doc__ or "", GROUPS, SETTINGS, sweep="faithkit_workflows.sweep:sweep")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 from faithkit.files.model_folder import Sidecar, is_adapter, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.messages import MessageTokens
-from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
+from faithkit.provenance.used_model import SEEN_ROWS_FILE as SEEN_ROWS
 from faithkit.training.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
 from faithkit.weights.load import load_model, load_tokenizer

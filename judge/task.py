@@ -35,8 +35,7 @@ from faithkit.inference.text import Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.metrics.classification import score_validation
 from faithkit.provenance.row_keys import group_hash
-from faithkit.provenance.seen_rows import read_seen
-from faithkit.provenance.used_model import describe_model
+from faithkit.provenance.used_model import describe_model, read_seen
 from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.checkpoints import best_weights, load_weights, model_state

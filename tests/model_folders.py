@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR
-from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
+from faithkit.provenance.used_model import SEEN_ROWS_FILE as SEEN_ROWS
 
 Change = Callable[[Path], Any]  # made to a folder
 

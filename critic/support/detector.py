@@ -49,8 +49,7 @@ from faithkit import arguments
 from faithkit.calibration import logit, sigmoid
 from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import TRAINED, SeenRows
-from faithkit.provenance.used_model import CHECKPOINT, UsedModel
+from faithkit.provenance.used_model import CHECKPOINT, TRAINED, SeenRows, UsedModel
 from faithkit.records import (
     FAITHFUL,
     HALLUCINATED,

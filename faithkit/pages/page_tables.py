@@ -10,7 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from rich import box
 from rich.cells import cell_len
@@ -22,6 +22,8 @@ from rich.text import Text
 
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.metric import Metric
+
+Item = TypeVar("Item")
 
 
 def table_cells(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:
@@ -115,8 +117,13 @@ def choose_examples(
     others = [example for example in examples if outcomes[example.id] not in ("wrong", "unparsed")]
     wrong.sort(key=lambda example: -abs((predictions[example.id].score or 0.0) - (example.label == HALLUCINATED)))
     mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
-    room = min(limit - len(mistakes), len(others))
-    return mistakes + [others[place * len(others) // room] for place in range(room)]
+    return mistakes + choose_evenly(others, limit - len(mistakes))
+
+
+def choose_evenly(items: Sequence[Item], limit: int) -> list[Item]:
+    """Chooses up to `limit` items, spread over the sequence."""
+    count = min(limit, len(items))
+    return [items[place * len(items) // count] for place in range(count)]
 
 
 def judge_outcome(example: Example, prediction: Prediction) -> str:

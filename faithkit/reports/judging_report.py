@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
-from rich.table import Table
 
 from faithkit.baselines.word_features import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
@@ -171,7 +170,18 @@ def meta_report(
     kappas = [found["kappa"].value for names, found in pairs.items() if "kappa" in found and reference not in names]
     if len(kappas) > 1:
         metrics["mean_kappa"] = Metric(value=float(np.mean(kappas)))
-    tables = [_rates_table(annotators, metrics, title=title, dataset=dataset)]
+    rates: list[Row] = []
+    for name, labels in annotators.items():
+        right, unparsed = metrics[f"accurate_rate/{name}"], metrics[f"unparsed_rate/{name}"]
+        rates.append((_display_name(name), {"judgements": len(labels), "right": right, "unparsed": unparsed}))
+    lines = ["95% intervals over groups"]
+    if dataset == "halludial":
+        published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
+        known = [row for row in published.rows if row["human"] is not None]
+        rates += [None, *((f"of {row['system']} *", published_cells(row, {"right": "human"})) for row in known)]
+        lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
+    head, counted = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
+    tables = [score_table(head, "by", counted, rates, bounds=["right"], caption=lines, min_width=20)]
     if pairs:
         lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
         lines.append("95% intervals over groups")
@@ -197,23 +207,6 @@ def meta_report(
             shown = ", ".join(f"{_display_name(name)}: {label}" for name, label in labels.items())
             add_fields(tables[-1], {"id": example.id, **texts, "right?": shown})
     return Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
-
-
-def _rates_table(
-    annotators: Mapping[str, Mapping[str, str]], metrics: Mapping[str, Metric], *, title: str, dataset: str
-) -> Table:
-    lines = ["95% intervals over groups"]
-    rows: list[Row] = []
-    for name, labels in annotators.items():
-        right, unparsed = metrics[f"accurate_rate/{name}"], metrics[f"unparsed_rate/{name}"]
-        rows.append((_display_name(name), {"judgements": len(labels), "right": right, "unparsed": unparsed}))
-    if dataset == "halludial":
-        published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
-        known = [row for row in published.rows if row["human"] is not None]
-        rows += [None, *((f"of {row['system']} *", published_cells(row, {"right": "human"})) for row in known)]
-        lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
-    title, heads = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
-    return score_table(title, "by", heads, rows, bounds=["right"], caption=lines, min_width=20)
 
 
 def _display_name(name: str) -> str:

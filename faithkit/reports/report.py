@@ -23,8 +23,15 @@ from faithkit.pages.page_tables import (
     format_percent,
     new_number_table,
 )
-from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
-from faithkit.provenance.used_model import CHECKPOINT, NUM_SHOWN_DIGITS, TestRows, UsedModel
+from faithkit.provenance.used_model import (
+    CHECKPOINT,
+    NUM_SHOWN_DIGITS,
+    WITHOUT_LEAKED,
+    Leaks,
+    TestRows,
+    UsedModel,
+    find_leaks,
+)
 from faithkit.records import Example, Prediction
 from faithkit.scores.measures import LANGUAGE_MODEL
 from faithkit.statistics.bootstrap import Conclusion, Difference

@@ -13,15 +13,17 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judge_error import corrected_rate
 from faithkit.metrics.responses.measure_responses import (
+    MetricColumns,
     MetricModels,
+    PairedResponses,
     ResponseJudge,
     gold_response,
     measure_part,
     measure_responses,
 )
-from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.pages.page_tables import (
     add_fields,
+    choose_evenly,
     context_fields,
     escape_terminal,
     format_metric,
@@ -102,10 +104,9 @@ def choose_responses(columns: MetricColumns, limit: int) -> list[int]:
     """Chooses the positions of up to `limit` examples, none twice."""
     size = len(columns.groups.index)
     doubt = columns.columns.get("critic_score", 1 - columns.columns["knowledge_f1"])
-    worst = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
+    worst: list[int] = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
     others = [place for place in range(size) if place not in set(worst)]
-    room = min(limit, size) - len(worst)
-    return worst + [others[place * len(others) // room] for place in range(room)]
+    return worst + choose_evenly(others, min(limit, size) - len(worst))
 
 
 def _cell(metric: Metric | None, scale: float) -> str:

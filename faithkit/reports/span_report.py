@@ -23,6 +23,7 @@ from faithkit.metrics.span_metrics import (
 from faithkit.pages.page_tables import (
     add_fields,
     bold,
+    choose_evenly,
     escape_terminal,
     format_percent,
     format_verdict,
@@ -152,8 +153,7 @@ def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: in
     others = [row for row in range(len(examples)) if row not in chosen]
     marked = [row for row in others if outcomes.marked[row] or outcomes.found[row]]
     pool = marked if len(marked) >= limit - len(chosen) else others
-    room = min(limit - len(chosen), len(pool))
-    return [examples[row] for row in chosen + [pool[place * len(pool) // room] for place in range(room)]]
+    return [examples[row] for row in chosen + choose_evenly(pool, limit - len(chosen))]
 
 
 def marked_table(examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "") -> Table:

@@ -12,7 +12,6 @@ from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import REPORTED_UNPARSED
-from faithkit.metrics.results import full_names, read_meta, write_results
 from faithkit.packages import environment
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
@@ -22,7 +21,7 @@ from faithkit.reports.report import Provenance, Report, Sample, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
 from faithkit.settings.config_files import EMBEDDED, data_path, display_name
 from faithkit.statistics.bootstrap import Decision, read_conclusions
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import Metric, full_names, read_meta, write_results
 
 REPORT, PAGE = "report.md", "answers.html"
 Command = tuple[str, str]  # what can be done next, and the command for it

@@ -1,15 +1,24 @@
-"""Metrics: what is declared of each (range, direction, proportion or not), and values with 95% intervals.
+"""Metrics: what is declared of each (range, direction, proportion or not), values with 95% intervals, and their file.
+
+A run's `metrics.json` has named metrics with intervals, and what was measured on what:
+
+{"metrics": {"test/begin/macro_f1": {"value": 0.71, "low": 0.69, "high": 0.73, "n": 1864}}, "meta": {...}}
 
 Loads no numerical library, so that reading results stays fast, and an environment for scoring needs no scipy:
 Student's t and the beta distribution are computed here. The regularised incomplete beta function is a continued
 fraction (Abramowitz & Stegun 26.5.8, by Lentz's method).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, inf, isfinite, lgamma, log, log1p, sqrt
+from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
+
+from faithkit.files.atomic import write_json
+from faithkit.files.jsonl import read_strict_json
 
 _TINY, _EXACT = 1e-300, 1e-16
 UPPER_QUANTILE = 0.975  # of a 95% interval
@@ -148,3 +157,34 @@ def average_runs(values: Sequence[float], n: int | None = None, *, kind: MetricK
     margin = student_quantile(UPPER_QUANTILE, len(values) - 1) * stdev(values) / len(values) ** 0.5
     kind = kind or (PROPORTION if all(0 <= value <= 1 for value in values) else NUMBER)
     return Metric(value=center, low=kind.clip(center - margin), high=kind.clip(center + margin), n=n)
+
+
+def metric_name(split: str, dataset: str, metric: str) -> str:
+    """Builds the full name, `split/dataset/metric`."""
+    assert split and dataset and "/" not in split + dataset, f"no part of a metric's name: {split!r}, {dataset!r}"
+    return f"{split}/{dataset}/{metric}"
+
+
+def full_names(split: str, dataset: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Renames metrics to their full names."""
+    return {metric_name(split, dataset, name): metric for name, metric in metrics.items()}
+
+
+def write_results(path: str | Path, metrics: Mapping[str, Metric], meta: Mapping[str, Any]) -> None:
+    """Writes `metrics.json` in one step; metrics have their full names."""
+    short = [name for name in metrics if name.count("/") < 2]
+    assert not short, f"metrics need full names, split/dataset/metric: {short}"
+    write_json(path, {"metrics": {name: metric.to_dict() for name, metric in metrics.items()}, "meta": dict(meta)})
+
+
+def read_metrics(path: Path) -> dict[str, dict[str, Any]]:
+    """Reads the metrics of `metrics.json` as they are stored; none if a run has not come to its end."""
+    if not path.exists():
+        return {}
+    found = read_strict_json(path, hint="write it again: resume=RUN")
+    return dict(found["metrics"])
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """Reads what `metrics.json` has besides metrics; nothing if a run has not come to its end."""
+    return dict(read_strict_json(path, hint="write it again: resume=RUN")["meta"]) if path.exists() else {}

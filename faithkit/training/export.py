@@ -15,9 +15,9 @@ from faithkit.files.atomic import atomic_folder
 from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, parse, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.languages import ANY
-from faithkit.metrics.results import read_metrics
 from faithkit.provenance.used_model import DATASETS, trained_languages, training_sets
 from faithkit.records import Example, Turn
+from faithkit.statistics.metric import read_metrics
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.resolve import LOCAL, is_hub_name
 

@@ -23,8 +23,15 @@ from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
-from faithkit.provenance.used_model import UsedModel, describe_model, write_origin
+from faithkit.provenance.used_model import (
+    CALIBRATED,
+    CHOSEN,
+    TRAINED,
+    SeenRows,
+    UsedModel,
+    describe_model,
+    write_origin,
+)
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports, detection_reports

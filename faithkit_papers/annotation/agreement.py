@@ -22,11 +22,10 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.scores.board import correct_by_holm
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics, mean_statistic
-from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
+from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind, full_names, write_results
 from faithkit_papers.annotation.measures import (
     NOMINAL,
     ORDINAL,

@@ -40,12 +40,11 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.responses.measure_responses import gold_response, is_fallback
-from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import format_metric, new_number_table, print_tables
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.settings.config_files import ORIGINAL, UNANSWERABLE
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric
+from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric, full_names, write_results
 from faithkit.statistics.spread import Values
 from faithkit_papers.annotation.project import (
     CONFIG,

@@ -29,7 +29,6 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import full_names, metric_name, write_results
 from faithkit.packages import environment
 from faithkit.pages.page import fill_part, write_filled_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, table_title, to_markdown
@@ -39,7 +38,7 @@ from faithkit.records import Example
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions
 from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import PROPORTION
+from faithkit.statistics.metric import PROPORTION, full_names, metric_name, write_results
 from faithkit_papers.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 from faithkit_papers.corpus.corpus_stats import ALL, CorpusStats, compute_corpus_stats
 from faithkit_papers.corpus.corpus_views import ONLY_FULL, PAPER, PLOTS, build_corpus_tables

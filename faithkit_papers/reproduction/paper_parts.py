@@ -17,11 +17,11 @@ from typing import Any
 from pydantic import ConfigDict
 
 from faithkit.files.jsonl import read_jsonl, read_strict_json
-from faithkit.metrics.results import read_metrics
 from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
 from faithkit.records import HALLUCINATED
 from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric as Estimate  # a figure of ours, with its interval if it has one
+from faithkit.statistics.metric import read_metrics
 from faithkit_papers.published_figures import paper_table
 from faithkit_papers.reproduction.table_steps import Place, Step
 

@@ -6,8 +6,6 @@ evaluate([LLMTestCase(input=question, actual_output=answer, retrieval_context=pa
 from typing import Any
 
 from faithkit.arguments import read_probability
-from faithkit.detector import DEFAULT
-from faithkit.languages import WARN
 from faithkit.records import FAITHFUL
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, stored_threshold, to_score
 
@@ -29,7 +27,7 @@ class FaithfulnessMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
     _required_params = (SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.RETRIEVAL_CONTEXT)
     __name__ = "Faithfulness (faithkit)"
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, *, on_language: str = WARN):
+    def __init__(self, checkpoint: str = "default", threshold: float | None = None, *, on_language: str = "warn"):
         self._scorer = FaithfulnessScorer(checkpoint, on_language=on_language)
         if threshold is None:
             stored = stored_threshold(self._scorer.checkpoint)

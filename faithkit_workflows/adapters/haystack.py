@@ -7,8 +7,6 @@ Pipeline.loads(text, allowed_modules=["faithkit_workflows.adapters.haystack"])  
 from statistics import fmean
 from typing import Any
 
-from faithkit.detector import DEFAULT
-from faithkit.languages import WARN
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool, to_dict, to_score
 
 with needs_tool("Haystack", "haystack"):
@@ -25,7 +23,7 @@ class FaithfulnessEvaluator:
         on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, on_language: str = WARN):
+    def __init__(self, checkpoint: str = "default", threshold: float | None = None, on_language: str = "warn"):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     @component.output_types(score=float, individual_scores=list[float], results=list[dict[str, Any]])  # type: ignore[untyped-decorator, unused-ignore]

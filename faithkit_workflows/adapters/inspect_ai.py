@@ -3,8 +3,6 @@
 Task(dataset=..., solver=generate(), scorer=faithfulness())  # the context is in the samples' metadata
 """
 
-from faithkit.detector import DEFAULT
-from faithkit.languages import WARN
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
 
 with needs_tool("inspect_ai", "inspect_ai"):
@@ -15,7 +13,7 @@ with needs_tool("inspect_ai", "inspect_ai"):
 
 @scorer(metrics=[mean(), stderr()])  # type: ignore[untyped-decorator, unused-ignore]
 def faithfulness(
-    checkpoint: str = DEFAULT, threshold: float | None = None, context: str = "context", on_language: str = WARN
+    checkpoint: str = "default", threshold: float | None = None, context: str = "context", on_language: str = "warn"
 ) -> Scorer:
     """Scores the output by the context in the sample's metadata; 1 is faithful.
 

@@ -16,12 +16,12 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder, write_config
 from faithkit.metrics.classification import classification_metrics, join_outcomes
-from faithkit.metrics.responses.response_columns import defined_means
-from faithkit.metrics.results import full_names, write_results
+from faithkit.metrics.responses.measure_responses import defined_means
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Turn, join_passages
 from faithkit.scores.measures import CRITIC_RATE, RESPONSES, kinds_of
 from faithkit.statistics.bootstrap import Groups, bootstrap
+from faithkit.statistics.metric import full_names, write_results
 from faithkit_workflows.adapters.scorer import needs_tool, read_context
 
 with needs_tool("inspect_ai", "inspect_ai"):

@@ -7,9 +7,7 @@ chain | FaithfulnessGuard()
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
-from faithkit.languages import WARN
 from faithkit.records import FAITHFUL, Prediction
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
 
@@ -33,11 +31,11 @@ class FaithfulnessEvaluator(RunEvaluator):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        checkpoint: str = DEFAULT,
+        checkpoint: str = "default",
         threshold: float | None = None,
         *,
         keys: Sequence[str] = KEYS,
-        on_language: str = WARN,
+        on_language: str = "warn",
     ):
         self._scorer, self.keys = FaithfulnessScorer(checkpoint, threshold, on_language), tuple(keys)
 
@@ -66,12 +64,12 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
 
     def __init__(
         self,
-        checkpoint: str = DEFAULT,
+        checkpoint: str = "default",
         threshold: float | None = None,
         *,
         fallback: str | None = None,
         keys: Sequence[str] = KEYS,
-        on_language: str = WARN,
+        on_language: str = "warn",
     ):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         self.fallback, self.keys = fallback, tuple(keys)

@@ -6,8 +6,6 @@ FaithfulnessEvaluator().evaluate_response(query=question, response=engine.query(
 from collections.abc import Sequence
 from typing import Any
 
-from faithkit.detector import DEFAULT
-from faithkit.languages import WARN
 from faithkit.records import FAITHFUL
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
 
@@ -24,7 +22,7 @@ class FaithfulnessEvaluator(BaseEvaluator):  # type: ignore[misc, unused-ignore]
         on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, on_language: str = WARN):
+    def __init__(self, checkpoint: str = "default", threshold: float | None = None, on_language: str = "warn"):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     async def aevaluate(

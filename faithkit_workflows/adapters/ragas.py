@@ -7,9 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faithkit.detector import DEFAULT
-from faithkit.languages import WARN
-from faithkit.records import FAITHFUL, Prediction
+from faithkit.records import Prediction
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
 
 with needs_tool("ragas", "ragas"):
@@ -29,11 +27,11 @@ class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[mi
 
     def __init__(
         self,
-        checkpoint: str = DEFAULT,
+        checkpoint: str = "default",
         threshold: float | None = None,
         *,
         name: str = "faithkit",
-        on_language: str = WARN,
+        on_language: str = "warn",
     ):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         columns = {MetricType.SINGLE_TURN: {"response", "retrieved_contexts", "user_input:optional"}}
@@ -66,9 +64,5 @@ class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[mi
         return await asyncio.to_thread(self.batch_score, inputs)
 
     def _to_result(self, found: Prediction) -> MetricResult:
-        score = to_score(found)
-        if score is None:
-            score = float("nan")
-        elif self._scorer.threshold is not None:
-            score = float(found.label == FAITHFUL)
-        return MetricResult(score, reason=describe(found))
+        score = to_score(found, self._scorer.threshold)
+        return MetricResult(float("nan") if score is None else score, reason=describe(found))

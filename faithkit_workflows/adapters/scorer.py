@@ -71,11 +71,16 @@ class FaithfulnessScorer:
         return await asyncio.to_thread(self.score_one, answer, context, question)
 
 
-def to_score(found: Prediction) -> float | None:
-    """Returns 1 - P(hallucinated); without a probability 1 or 0 by the label, and None if there is no verdict."""
+def to_score(found: Prediction, threshold: float | None = None) -> float | None:
+    """Returns 1 - P(hallucinated), and None if there is no verdict.
+
+    With a threshold, which has decided the label, and without a probability it is 1 or 0 by the label.
+    """
     if found.label == UNPARSED:
         return None
-    return float(found.label == FAITHFUL) if found.probability is None else 1 - found.probability
+    if threshold is not None or found.probability is None:
+        return float(found.label == FAITHFUL)
+    return 1 - found.probability
 
 
 def describe(found: Prediction) -> str:

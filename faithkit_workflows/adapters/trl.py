@@ -6,10 +6,7 @@ GRPOTrainer(model, reward_funcs=FaithfulnessReward(), train_dataset=dataset, arg
 from collections.abc import Sequence
 from typing import Any
 
-from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
-from faithkit.languages import WARN
-from faithkit.records import FAITHFUL
 from faithkit_workflows.adapters.scorer import FaithfulnessScorer, to_score
 
 
@@ -29,12 +26,12 @@ class FaithfulnessReward:
 
     def __init__(
         self,
-        checkpoint: str = DEFAULT,
+        checkpoint: str = "default",
         threshold: float | None = None,
         *,
         context: str = "context",
         question: str = "question",
-        on_language: str = WARN,
+        on_language: str = "warn",
     ):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         self.context, self.question = context, question
@@ -52,7 +49,5 @@ class FaithfulnessReward:
         rows = (answers, columns[self.context], questions)
         predictions = self._scorer.score(*([column[place] for place in places] for column in rows))
         for place, found in zip(places, predictions, strict=True):
-            score = to_score(found)
-            is_plain = self._scorer.threshold is None or score is None
-            rewards[place] = score if is_plain else float(found.label == FAITHFUL)
+            rewards[place] = to_score(found, self._scorer.threshold)
         return rewards

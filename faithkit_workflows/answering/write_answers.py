@@ -279,6 +279,15 @@ def write_given(
     write_jsonl(path, lines)
 
 
+def judge_rows(
+    run: RunFolder, config: Mapping[str, Any], name: str, rows: Sequence[Example], loaded: LoadedDetector
+) -> list[Prediction]:
+    """Judges rows that something is fitted on or chosen by, and keeps the verdicts alone, without the rows."""
+    path, made_by = run.predictions / f"{name}.jsonl", describe_run(run, loaded.models)
+    answerer = DetectorAnswerer(loaded.detector)
+    return write_answers(path, rows, answerer, chunk_size=config["save_every_num_rows"], made_by=made_by)
+
+
 def predict_and_write(
     run: RunFolder, config: Mapping[str, Any], name: str, examples: Sequence[Example], loaded: LoadedDetector
 ) -> tuple[dict[str, Prediction], Provenance]:

@@ -19,6 +19,7 @@ from faithkit.cli import as_override, run_script
 # What a resumed run may change: the limits.
 MAY_CHANGE = ("max_seconds", "row_seconds", "batch_size", "api_key_variable")
 GROUPS = ("benchmark",)
+SETTINGS = "faithkit_workflows.settings.reporting:AuditSettings"
 REPORT = "audit.json"
 
 
@@ -49,7 +50,4 @@ def main(cfg: Any) -> None:
             raise UserError(audit.headline, hint="correct the detector, then audit again")
 
 
-def run() -> None:
-    """Runs the command line."""
-    settings = "faithkit_workflows.settings.reporting:AuditSettings"
-    run_script(main, "audit", __doc__ or "", GROUPS, settings, prepare=partial(as_override, key="target"))
+run = partial(run_script, main, "audit", __doc__ or "", GROUPS, SETTINGS, prepare=partial(as_override, key="target"))

@@ -27,7 +27,7 @@ from faithkit.provenance.used_model import CHECKPOINT, UsedModel
 from faithkit.records import Example
 from faithkit.settings.config_files import EMBEDDED, display_name
 from faithkit_workflows.answering.retrieval import retrieve
-from faithkit_workflows.answering.write_answers import DetectorAnswerer, describe_run, write_answers
+from faithkit_workflows.answering.write_answers import judge_rows
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.loading import (
     LoadedDetector,
@@ -219,10 +219,8 @@ def read_fitting(
     rows, name = read_fitting_rows(config, benchmark)
     predictions = {}
     if detector is not None:
-        path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
-        options: dict[str, Any] = {"chunk_size": config["save_every_num_rows"], "made_by": describe_run(run, models)}
-        written = write_answers(path, rows, DetectorAnswerer(detector), **options)
-        predictions = {prediction.id: prediction for prediction in written}
+        judged = judge_rows(run, config, f"{benchmark.name}-fit_on", rows, LoadedDetector(detector, list(models)))
+        predictions = {prediction.id: prediction for prediction in judged}
     blocks = config["benchmark"]["fit_on"]
     sources = frozenset(display_name(dataset_of(block), block["path"]) for block in blocks)
     return BaselineData(rows=rows, name=name, sources=sources, learn=True, model_predictions=predictions)

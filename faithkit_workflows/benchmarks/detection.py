@@ -7,6 +7,7 @@ the result of every narrower band follows from these.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
@@ -20,9 +21,8 @@ from faithkit.packages import environment
 from faithkit.records import Example, Prediction
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
-from faithkit.reports.part_reports import conversation_report, set_report
+from faithkit.reports.part_reports import conversation_report, report_suppression, set_report
 from faithkit.reports.report import Cell, Provenance, Report, Row, difference_cells, merge_reports, score_table
-from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
     EvaluationResult,
     collect_samples,
@@ -34,11 +34,9 @@ from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import (
-    DetectorAnswerer,
-    describe_run,
+    judge_rows,
     predict_and_write,
     read_provenance,
-    write_answers,
     write_given,
 )
 from faithkit_workflows.benchmarks.configured import load_configured, prompt_examples, read_fitting, read_fitting_rows
@@ -91,14 +89,9 @@ def run_cascade(
     options = cascade_options(config)
     cheap = load_checkpoint(config)
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
-
-    def judge(name: str, examples: Sequence[Example], loaded: LoadedDetector) -> list[Prediction]:
-        path, made_by = run.predictions / f"{benchmark.name}-{name}.jsonl", describe_run(run, loaded.models)
-        options: dict[str, Any] = {"chunk_size": config["save_every_num_rows"], "made_by": made_by}
-        return write_answers(path, examples, DetectorAnswerer(loaded.detector), **options)
-
+    judge, name = partial(judge_rows, run, config), benchmark.name
     fitting_rows, source = read_fitting_rows(config, benchmark)
-    on_fitting_rows = judge("fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
+    on_fitting_rows = judge(f"{name}-fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
     if options.band is not None:
         chosen = Band(low=options.band[0], high=options.band[1])
     elif options.budget is not None:
@@ -113,14 +106,14 @@ def run_cascade(
         budgets = [one for one in (0.05, 0.1, 0.2, 0.5, 1.0) if one <= largest and one != options.budget]
         bands |= {f"{100 * budget:.0f}": choose_band_by_budget(on_fitting_rows, budget) for budget in budgets}
     bands |= {CHOSEN: chosen}
-    cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
+    cheap_predictions = judge(f"{name}-checkpoint", benchmark.examples, cheap)
     in_widest_band = [
         example
         for example, prediction in zip(benchmark.examples, cheap_predictions, strict=True)
         if any(band.contains(prediction) for band in bands.values())
     ]
     log.info("the judge judges %s of %s rows", f"{len(in_widest_band):,}", f"{len(benchmark.examples):,}")
-    expensive_predictions = judge("judge", in_widest_band, expensive)
+    expensive_predictions = judge(f"{name}-judge", in_widest_band, expensive)
     first, second = (
         RecordedPredictions({one.id: one for one in predictions})
         for predictions in (cheap_predictions, expensive_predictions)
@@ -183,7 +176,9 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     # The reports of a dataset's own protocol parse written verdicts, as the original scripts do. In HaluEval's the
     # dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn with a seed
     # (the original script has none).
-    if (is_official_halueval(block) or block.get("official")) and judge.get("ask") == VERDICT:
+    named = "halueval" in (block["name"], block.get("dataset"))
+    is_official_halueval = named and block["options"].get("official") is True
+    if (is_official_halueval or block.get("official")) and judge.get("ask") == VERDICT:
         config = {**config, "judge": {**judge, "written": True}}
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     numbered: dict[str, Any] = {}
@@ -230,7 +225,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         conversation_report(*rows, title=title, **resampling),
         columns_report(*rows, by, title=title, **resampling) if by else None,
         score_rationales(*rows, block, dataset=dataset, **resampling),
-        official_report(*rows, **resampling) if is_official_halueval(block) else None,
+        official_report(*rows, **resampling) if is_official_halueval else None,
         prefix_report(*rows, **resampling) if block.get("official") else None,
     ]
     for other in others:
@@ -263,8 +258,3 @@ def _predict(
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
     return predictions, origin, None if bands else loaded.detector, bands
-
-
-def is_official_halueval(block: Mapping[str, Any]) -> bool:
-    """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
-    return "halueval" in (block["name"], block.get("dataset")) and block["options"].get("official") is True

@@ -21,8 +21,8 @@ import numpy as np
 
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.responses.bert_score import BertScore, load_with_baseline
+from faithkit.metrics.responses.measure_responses import MetricColumns
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
-from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
 from faithkit.published.figures import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span

@@ -16,7 +16,6 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics, join_outcomes
-from faithkit.metrics.results import full_names, write_results
 from faithkit.packages import environment
 from faithkit.pages.page_tables import bold, escape_terminal, format_percent
 from faithkit.provenance.used_model import describe_model
@@ -26,7 +25,7 @@ from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.settings.config_files import EMBEDDED, choices_of
 from faithkit.settings.types import ARGMAX
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import Metric, full_names, write_results
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.sweep import quote_override, run_script_apart, trainer_overrides
 

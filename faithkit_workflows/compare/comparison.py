@@ -16,9 +16,9 @@ import numpy as np
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import Outcomes, evaluate_labels
-from faithkit.metrics.responses.response_columns import defined_means
+from faithkit.metrics.responses.measure_responses import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
-from faithkit.pages.page import gold_label
+from faithkit.pages.page import Fact, gold_label
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import FAILED, MAIN, Chosen, SweepJob, SweepRecord, chosen_of, read_sweep, tested
@@ -285,13 +285,13 @@ class ComparedSet:
 
     Args:
         systems: The compared systems, the best first.
-        facts: The fields that rows can be grouped by: for each field the values by row id.
+        facts: The fields that rows can be grouped by.
         outcomes: By system, on all rows that it has judged; without a system that has judged none.
     """
 
     test_set: TestSet
     systems: Sequence[System]
-    facts: Mapping[str, Mapping[str, str]]
+    facts: Sequence[Fact]
     slices: Sequence[Slice]
     outcomes: Mapping[str, Outcomes]
 

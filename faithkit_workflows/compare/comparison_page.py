@@ -8,6 +8,7 @@ import base64
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from faithkit.calibration import reliability
 from faithkit.pages.page import (
-    Fact,
     answer_blocks,
     describe_set,
     fill_part,
@@ -32,9 +32,9 @@ from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_f
 from faithkit.records import Example, Prediction
 from faithkit.runs.reading import Curve, Run, read_curves
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Ranking, shorten_number
+from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, shorten_number
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
-from faithkit_workflows.compare.test_sets import METRICS, TITLES, sort_values
+from faithkit_workflows.compare.test_sets import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +65,9 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
         for place, one in enumerate(comparison.sets):
             facts = [
                 # The script has another filter for types of spans.
-                Fact("row_type" if name == "type" else name, TITLES.get(name, name), sort_values(values), values)
-                for name, values in one.facts.items()
-                if name != "span_types"
+                replace(fact, name="row_type") if fact.name == "type" else fact
+                for fact in one.facts
+                if fact.name != "span_types"
             ]
             described.append(describe_set(one.test_set.name, [system.name for system in one.systems], facts))
             rows = [
@@ -164,7 +164,22 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         shorts = [*first, *(name for name in measured if name not in first)]
         values = [[names[n], *(_metric_data(of_run.get(name)) for name in shorts)] for n, of_run in metrics.items()]
         parts.append({"name": part, "names": shorts, "rows": values})
-    rankings = [ranking for sweep in comparison.sweeps for ranking in sweep.rankings]
+    sweeps = []
+    for place, ranking in enumerate(ranking for sweep in comparison.sweeps for ranking in sweep.rankings):
+        keys = list(dict.fromkeys(key for row in ranking.rows for key in row.settings))
+        ranked = [
+            [
+                rank,
+                *(shorten_number(row.settings[key]) if key in row.settings else None for key in keys),
+                _metric_data(row.validation),
+                _metric_data(row.test),
+                len(row.runs),
+                ", ".join(one.run.name for one in row.runs),
+            ]
+            for rank, row in enumerate(ranking.rows, start=1)
+        ]
+        about = {"name": f"sweep-{place}", "keys": keys, "monitor": ranking.monitor}
+        sweeps.append({**about, "test": ranking.test_name or "test", "rows": ranked})
     pairs, slices, confusions = list[Any](), list[Any](), dict[str, Any]()
     for one in comparison.sets:
         name, rows = one.test_set.name, []
@@ -189,9 +204,10 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
             rows.append(row)
         if rows:
             pairs.append({"name": name, "rows": rows})
+        titles = {fact.name: fact.title for fact in one.facts}
         cells = [
             [
-                TITLES.get(part.field, part.field),
+                titles[part.field],
                 part.value,
                 part.num_rows,
                 round_score(part.hallucinated),
@@ -208,30 +224,13 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
             for run, *values in zip(comparison.runs, *comparison.settings.values(), strict=True)
         ],
         "metrics": parts,
-        "sweeps": [_ranking_data(f"sweep-{place}", ranking) for place, ranking in enumerate(rankings)],
+        "sweeps": sweeps,
         "tested": tested,
         "pairs": pairs,
         "sliced": METRICS,
         "slices": slices,
         "confusions": confusions,
     }
-
-
-def _ranking_data(name: str, ranking: Ranking) -> dict[str, Any]:
-    keys = list(dict.fromkeys(key for row in ranking.rows for key in row.settings))
-    rows = [
-        [
-            place + 1,
-            *(shorten_number(row.settings[key]) if key in row.settings else None for key in keys),
-            _metric_data(row.validation),
-            _metric_data(row.test),
-            len(row.runs),
-            ", ".join(one.run.name for one in row.runs),
-        ]
-        for place, row in enumerate(ranking.rows)
-    ]
-    test = ranking.test_name or "test"
-    return {"name": name, "keys": keys, "monitor": ranking.monitor, "test": test, "rows": rows}
 
 
 def _metric_data(metric: Metric | None) -> list[Any] | None:

@@ -28,7 +28,7 @@ from faithkit.reports.report import Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.target import passages_of, question_of
 from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, FROM_CACHE, MACRO_F1, TITLES, ModelComparison
-from faithkit_workflows.tables.scored_rows import write_table
+from faithkit_workflows.tables.user_table import write_table
 
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
 PLAIN = re.compile(r"[\w./:@+-]+")  # a name that needs no quotes in a list

@@ -10,7 +10,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.metrics.classification import Outcomes, join_outcomes, measure_slices
-from faithkit.pages.page import gold_label
+from faithkit.pages.page import Fact, gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
 from faithkit.records import AXES, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import Run
@@ -216,8 +216,11 @@ class Slice:
     metrics: Mapping[str, Mapping[str, Metric]]
 
 
-def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
-    """Finds the fields with several values: for each field the value of each row that has one, by id."""
+def read_facts(test_set: TestSet) -> list[Fact]:
+    """Finds the fields with several values.
+
+    Values are sorted by the number that they all begin with, or else the most frequent first.
+    """
     columns = (name for one in test_set.examples.values() if one.source in USER_SOURCES for name in one.meta)
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
@@ -242,7 +245,15 @@ def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
         numbers: dict[str, int] = {}
         pattern = (numbers.setdefault(values[id_], len(numbers)) if id_ in values else -1 for id_ in test_set.examples)
         distinct.setdefault(tuple(pattern), name)
-    return {name: few[name] for name in few if name in distinct.values()}
+    fields = []
+    for name in distinct.values():
+        counts = Counter(few[name].values())
+        if all(value.split()[:1] and value.split()[0].isdigit() for value in counts):
+            ordered = sorted(counts, key=lambda value: int(value.split()[0]))
+        else:
+            ordered = [value for value, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
+        fields.append(Fact(name, TITLES.get(name, name), ordered, few[name]))
+    return fields
 
 
 def _bin(number: int, starts: Sequence[int]) -> str:
@@ -254,18 +265,10 @@ def _bin(number: int, starts: Sequence[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def sort_values(values: Mapping[str, str]) -> list[str]:
-    """Sorts the values of a field: by the number that they all begin with, or else the most frequent first."""
-    counted = Counter(values.values())
-    if all(value.split()[:1] and value.split()[0].isdigit() for value in counted):
-        return sorted(counted, key=lambda value: int(value.split()[0]))
-    return sorted(counted, key=lambda value: (-counted[value], value))
-
-
 def measure_slices_by_system(
     test_set: TestSet,
     judged: Mapping[str, tuple[Sequence[Example], Outcomes]],
-    facts: Mapping[str, Mapping[str, str]],
+    facts: Sequence[Fact],
     *,
     num_resamples: int,
 ) -> list[Slice]:
@@ -276,15 +279,15 @@ def measure_slices_by_system(
     """
     measured = {}
     for system, (rows, outcomes) in judged.items():
-        fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
+        fields = {fact.name: [fact.of.get(example.id, "") for example in rows] for fact in facts}
         measured[system] = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
     golds = {example.id: example.label for example in test_set.select_judged()}
     found = []
-    for name, values in facts.items():
-        for value in sort_values(values):
-            rows_of = [golds[id_] for id_, of_row in values.items() if of_row == value and id_ in golds]
+    for fact in facts:
+        for value in fact.values:
+            rows_of = [golds[id_] for id_, of_row in fact.of.items() if of_row == value and id_ in golds]
             if rows_of:
                 share = sum(label == HALLUCINATED for label in rows_of) / len(rows_of)
-                metrics = {system: of_slices.get((name, value), {}) for system, of_slices in measured.items()}
-                found.append(Slice(name, value, len(rows_of), share, metrics))
+                metrics = {system: of_slices.get((fact.name, value), {}) for system, of_slices in measured.items()}
+                found.append(Slice(fact.name, value, len(rows_of), share, metrics))
     return found

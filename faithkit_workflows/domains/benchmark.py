@@ -22,7 +22,6 @@ from faithkit.files.cache import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import Outcomes, align_predictions, evaluate_labels, join_outcomes, safe_ratio
-from faithkit.metrics.results import full_names, write_results
 from faithkit.packages import environment
 from faithkit.pages.page_tables import (
     bold,
@@ -33,8 +32,7 @@ from faithkit.pages.page_tables import (
     new_number_table,
     predictions_table,
 )
-from faithkit.provenance.seen_rows import find_leaks
-from faithkit.provenance.used_model import UsedModel, describe_model
+from faithkit.provenance.used_model import UsedModel, describe_model, find_leaks
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, build_sample, metrics_without_leaked, score_table
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
@@ -42,7 +40,7 @@ from faithkit.scores.board import Board
 from faithkit.scores.measures import CLASSIFICATION, titles_of
 from faithkit.settings.config_files import EMBEDDED
 from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import PROPORTION, Metric, full_names, write_results
 from faithkit.statistics.spread import Values
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
 from faithkit_workflows.benchmarks.configured import load_configured

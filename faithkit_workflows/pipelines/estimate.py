@@ -21,12 +21,11 @@ from data_modules.reading.shards import name_of, shown
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.metrics.results import metric_name, write_results
 from faithkit.packages import environment
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import Metric, metric_name, write_results
 from faithkit.statistics.prediction_powered import (
     MIN_GROUPS,
     MIN_OF_EACH,
@@ -43,8 +42,8 @@ from faithkit.statistics.prediction_powered import (
 )
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.settings.engines import is_sharded
-from faithkit_workflows.tables.scored_rows import write_table
 from faithkit_workflows.tables.shares import shares_table
+from faithkit_workflows.tables.user_table import write_table
 
 ALL = "all"
 MAX_PARTS = 50  # values of a column with separate rates; the others count together

@@ -33,8 +33,8 @@ from faithkit.statistics.spread import proportion_from_counts
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder
 from faithkit_workflows.ray.shard_worker import ShardWorker, Work
 from faithkit_workflows.settings.engines import RayOptions
-from faithkit_workflows.tables.scored_rows import print_renamed_columns
 from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, shares_table
+from faithkit_workflows.tables.user_table import print_renamed_columns
 
 GIB = 2**30
 

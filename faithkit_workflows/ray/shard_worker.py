@@ -17,14 +17,17 @@ from faithkit.files.atomic import hash_file, set_by
 from faithkit.inference.text import VLLM
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, identify, identify_model
 from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions, single_table
-from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import (
+    ADDED,
+    ANSWER,
     RESPONSE_COLUMNS,
     UserTable,
     as_list,
     open_table_to_judge,
     open_user_table,
+    scored_schema,
+    write_scored,
 )
 
 if TYPE_CHECKING:

@@ -12,11 +12,13 @@ docs/guides/serving.md.
 """
 
 import sys
+from functools import partial
 from typing import Any
 
 from faithkit.cli import run_script
 
 GROUPS = ()
+SETTINGS = "faithkit_workflows.settings.reporting:ServeSettings"
 
 
 def main(cfg: Any) -> None:
@@ -36,6 +38,4 @@ def main(cfg: Any) -> None:
     serve(settings)
 
 
-def run() -> None:
-    """Runs the command line."""
-    run_script(main, "serve", __doc__ or "", GROUPS, "faithkit_workflows.settings.reporting:ServeSettings")
+run = partial(run_script, main, "serve", __doc__ or "", GROUPS, SETTINGS)

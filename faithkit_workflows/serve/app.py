@@ -47,7 +47,6 @@ from faithkit_workflows.serve.schemas import (
     limit_rows,
 )
 from faithkit_workflows.serve.service import Service
-from faithkit_workflows.settings.reporting import is_loopback
 
 MEDIA_TYPE = "text/event-stream"
 EVENT = {
@@ -133,35 +132,33 @@ async def judge_sentences(
 ) -> AsyncIterator[str]:
     """Yields an event for each sentence, which is judged alone, then the verdict on the whole response."""
     text, done, read = "", 0, 0
+
+    async def judge_sentence(begin: int, end: int) -> str:
+        sentence = row.model_copy(update={"response": text[begin:end]})
+        _, (verdict,) = await service.check([sentence], model, state, field="")
+        found = verdict.model_dump()
+        for span in found["spans"]:  # offsets of the whole response
+            span["start"] += begin
+            span["end"] += begin
+        return write_event("sentence", {"start": begin, "end": end, "text": text[begin:end], **found})
+
     async for piece in pieces:
         text += piece
         # A sentence that goes on is divided again when it has grown by a sixteenth: work that is linear in the text.
         if len(text) - read > (read - done) // 16:
             read, places = len(text), sentence_places(text[done:])
             for begin, end in places[:-1]:  # the last one may go on
-                yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
+                yield await judge_sentence(done + begin, done + end)
             done += places[-1][0] if places else 0
         if len(text) > service.settings.max_response_characters:
             raise Problem("row_too_large", "the response is too long", "send a shorter one", field="response")
     if not text.strip():
         raise Problem("invalid_request", "the response is empty", "send its text", field="response")
     for begin, end in sentence_places(text[done:]):
-        yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
+        yield await judge_sentence(done + begin, done + end)
     name, (verdict,) = await service.check([row.model_copy(update={"response": text})], model, state, field="")
     whole = OneReply(**dict(verdict), model=name, request_id=state["request_id"])
     yield write_event("verdict", whole.model_dump())
-
-
-async def _judge_sentence(
-    service: Service, row: Row, text: str, begin: int, end: int, model: str | None, state: Mapping[str, Any]
-) -> str:
-    sentence = row.model_copy(update={"response": text[begin:end]})
-    _, (verdict,) = await service.check([sentence], model, state, field="")
-    found = verdict.model_dump()
-    for span in found["spans"]:  # offsets of the whole response
-        span["start"] += begin
-        span["end"] += begin
-    return write_event("sentence", {"start": begin, "end": end, "text": text[begin:end], **found})
 
 
 def write_event(name: str, value: Any) -> str:
@@ -256,21 +253,7 @@ def create_app(service: Service) -> App:
         return make()  # FastAPI keeps what it has made
 
     app.openapi = document  # type: ignore[method-assign]
-    local = frozenset({"localhost", "127.0.0.1", "::1"} if is_loopback(settings.host) else ())
-    gate = Gate(
-        app,
-        service.telemetry,
-        routes=app.routes,
-        keys=lambda: service.keys,
-        hosts=frozenset(settings.allowed_hosts) or local,
-        max_requests=settings.max_requests,
-        max_body_bytes=settings.max_body_bytes,
-        body_seconds=settings.body_seconds,
-        request_seconds=settings.request_seconds,
-        is_draining=lambda: service.is_draining,
-        ending=service.ending,
-        on_receiving=service.count_receiving,
-    )
+    gate = Gate(app, service)
     if not settings.cors_origins:
         return gate
     # Outside of the gate: a browser asks whether it may ask without a key.
@@ -317,12 +300,11 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         return PlainTextResponse(generate_latest(service.telemetry.registry))
 
     def list_cards() -> list[ModelCard]:
-        is_local = is_loopback(service.settings.host)  # paths of the machine are for its own users
         return [
             ModelCard(
                 id=model.name,
                 created=model.created,
-                checkpoint=model.checkpoint if is_local else model.name,
+                checkpoint=model.checkpoint if service.is_local else model.name,  # paths are for its users
                 threshold=model.threshold_text,
                 marks_spans=model.kind.marks_spans,
             )

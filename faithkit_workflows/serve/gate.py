@@ -1,35 +1,29 @@
-"""What happens to a request before a route sees it (limits, key, body), and what is reported of it.
+"""What happens to a request before a route sees it: limits, key, body; and its line in the access log.
 
 A body is refused by its declared length before it is read, and by its real length while it is read. A client that
 sends slowly, or goes away, ends its own request only, and drops its rows from the queue.
 
-Metrics are for Prometheus, the access log is JSON, traces are for OpenTelemetry. Texts of requests are in none of them,
-unless `log_texts=true` puts them into the access log.
+The log is JSON, without the texts of requests, unless `log_texts=true` puts them there.
 """
 
 import asyncio
 import json
 import logging
-import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
 
-from faithkit.packages import needs_package
 from faithkit_workflows.serve.keys import find_name
-from faithkit_workflows.serve.schemas import CheckResult, Problem
+from faithkit_workflows.serve.schemas import Problem
+from faithkit_workflows.serve.service import RECEIVING, Service
 
 access_log = logging.getLogger("faithkit.access")
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-RECEIVE, QUEUE, JUDGE = "receive", "queue", "judge"  # the stages of a request
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -41,93 +35,6 @@ SAFE = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-
-
-class Telemetry:
-    """Counts and times requests.
-
-    Args:
-        num_waiting: Returns the rows in the queues.
-
-    Raises:
-        UserError: OpenTelemetry's exporter is named by its environment variable, and its package is missing.
-    """
-
-    def __init__(self, num_waiting: Callable[[], int]):
-        self.registry = CollectorRegistry()
-        options: dict[str, Any] = {"registry": self.registry}
-        self.requests = Histogram(
-            "faithkit_request_seconds", "Time of a request.", ["route", "status"], buckets=SECONDS, **options
-        )
-        self.stages = Histogram("faithkit_stage_seconds", "Time of a stage.", ["stage"], buckets=SECONDS, **options)
-        self.batches = Histogram("faithkit_batch_rows", "Rows judged together.", buckets=ROWS, **options)
-        self.verdicts = Counter("faithkit_verdicts", "Verdicts, by model and label.", ["model", "label"], **options)
-        self.errors = Counter("faithkit_errors", "Refused requests, by code.", ["code"], **options)
-        self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
-        Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
-        self._tracing: Any = None
-        names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-        if not (variable := next((name for name in names if os.environ.get(name)), None)):
-            return
-        with needs_package(variable):
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.resources import Resource
-            from opentelemetry.sdk.trace import TracerProvider
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "faithkit")})
-        self._tracing = TracerProvider(resource=resource)
-        self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-
-    def record_batch(self, rows: int, seconds: float, waited: float) -> None:
-        """Counts a batch."""
-        self.batches.observe(rows)
-        self.stages.labels(JUDGE).observe(seconds)
-        self.stages.labels(QUEUE).observe(waited)
-
-    def record_verdicts(self, model: str, verdicts: list[CheckResult]) -> None:
-        """Counts verdicts, and adds them to the trace as events."""
-        for verdict in verdicts:
-            self.verdicts.labels(model, verdict.label).inc()
-        if self._tracing is None:
-            return
-        from opentelemetry import trace
-
-        for verdict in verdicts:
-            values = {"gen_ai.evaluation.name": model, "gen_ai.evaluation.score.label": verdict.label}
-            if verdict.probability is not None:
-                values["gen_ai.evaluation.score.value"] = verdict.probability  # type: ignore[assignment]
-            trace.get_current_span().add_event("gen_ai.evaluation.result", values)
-
-    @contextmanager
-    def trace(self, method: str, headers: Mapping[str, str], outcome: Callable[[], tuple[str, int]]) -> Iterator[None]:
-        """Records a request as a span, if an exporter is set; it continues the trace of the header traceparent.
-
-        Args:
-            outcome: Returns route and status after the request.
-        """
-        if self._tracing is None:
-            yield
-            return
-        from opentelemetry.propagate import extract
-        from opentelemetry.trace import SpanKind, StatusCode
-
-        with self._tracing.get_tracer("faithkit").start_as_current_span(
-            method, context=extract(headers), kind=SpanKind.SERVER, attributes={"http.request.method": method}
-        ) as span:
-            try:
-                yield
-            finally:
-                route, status = outcome()
-                span.update_name(f"{method} {route}")
-                span.set_attributes({"http.route": route, "http.response.status_code": status})
-                if status >= 500:
-                    span.set_status(StatusCode.ERROR)
-
-    def close(self) -> None:
-        """Sends the spans that wait."""
-        if self._tracing is not None:
-            self._tracing.shutdown()
 
 
 def needs_no_key(endpoint: Endpoint) -> Endpoint:
@@ -146,34 +53,17 @@ class Gate:
     """An ASGI application around the routes.
 
     Args:
-        routes: Those of `app`; which need no key, and which read their bodies themselves, is marked at them.
-        keys: The hash of each name; empty: no key is needed.
-        ending: Is set when what is unanswered is to be refused.
-        hosts: Allowed values of the header Host, without a port; empty: all.
-        on_receiving: Is called with 1 when a request begins to arrive and with -1 when it has arrived.
+        app: Which routes need no key, and which read their bodies themselves, is marked at them.
+        service: Its settings have the limits. Without `allowed_hosts` a service of this machine takes the names of it
+            in the header Host, and another takes all.
     """
 
-    def __init__(
-        self,
-        app: App,
-        telemetry: Telemetry,
-        *,
-        routes: Iterable[BaseRoute],
-        keys: Callable[[], Mapping[str, str]],
-        hosts: frozenset[str],
-        max_requests: int,
-        max_body_bytes: int,
-        body_seconds: float,
-        request_seconds: float,
-        is_draining: Callable[[], bool],
-        ending: asyncio.Event,
-        on_receiving: Callable[[int], None],
-    ):
-        self.app, self.telemetry, self.keys, self.hosts = app, telemetry, keys, hosts
-        self.max_body_bytes, self.body_seconds, self.request_seconds = max_body_bytes, body_seconds, request_seconds
-        self.is_draining, self.ending, self.on_receiving = is_draining, ending, on_receiving
-        self._buffered, self._num_open, self._max_requests = 0, 0, max_requests
-        marks = {str(getattr(route, "path", "")): vars(getattr(route, "endpoint", object)) for route in routes}
+    def __init__(self, app: Starlette, service: Service):
+        self.app, self.service, self.settings = app, service, service.settings
+        local = frozenset({"localhost", "127.0.0.1", "::1"} if service.is_local else ())
+        self.hosts = frozenset(self.settings.allowed_hosts) or local
+        self._buffered = self._num_open = 0
+        marks = {str(getattr(route, "path", "")): vars(getattr(route, "endpoint", object)) for route in app.routes}
         self.open_paths = {path for path, found in marks.items() if not found.get("needs_key", True)} | {DOCUMENT}
         self.streamed_paths = {path for path, found in marks.items() if found.get("streams_body")}
 
@@ -199,7 +89,7 @@ class Gate:
         host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]").lower()
         if self.hosts and host not in self.hosts:
             raise Problem("unknown_host", "the header Host names another machine", "set allowed_hosts=[NAME]")
-        if (keys := self.keys()) and request.path not in self.open_paths:
+        if (keys := self.service.keys) and request.path not in self.open_paths:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             key = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
             if not key:
@@ -207,19 +97,23 @@ class Gate:
             if (name := find_name(keys, key)) is None:
                 raise Problem("wrong_key", "this API key is not valid", "ask the service's owner for a key")
             request.client = name
-        if self.is_draining() and not request.path.startswith("/health"):
+        if self.service.is_draining and not request.path.startswith("/health"):
             raise Problem("draining", "the service is ending", "try again in a moment", retry_seconds=5)
-        if self._num_open > self._max_requests and not request.path.startswith("/health"):
+        if self._num_open > self.settings.max_requests and not request.path.startswith("/health"):
             raise Problem("queue_full", "too many requests are open", "try again", retry_seconds=1)
         encoding = request.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             raise Problem("encoded_body", f"bodies in {encoding[:20]} are not read", "send the body as it is")
         length = request.headers.get("content-length", "0")
-        if request.path not in self.streamed_paths and length.isdecimal() and int(length) > self.max_body_bytes:
+        if (
+            request.path not in self.streamed_paths
+            and length.isdecimal()
+            and int(length) > self.settings.max_body_bytes
+        ):
             raise self._too_large()
 
     def _too_large(self) -> Problem:
-        help_ = f"send at most {self.max_body_bytes} bytes; tables go to POST /v1/jobs"
+        help_ = f"send at most {self.settings.max_body_bytes} bytes; tables go to POST /v1/jobs"
         return Problem("body_too_large", "the body is too large", help_)
 
     async def read(self, receive: Receive) -> bytes | None:
@@ -231,7 +125,7 @@ class Gate:
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self.body_seconds):
+            async with asyncio.timeout(self.settings.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -240,14 +134,14 @@ class Gate:
                     parts.append(part)
                     size += len(part)
                     self._buffered += len(part)
-                    if size > self.max_body_bytes:
+                    if size > self.settings.max_body_bytes:
                         raise self._too_large()
-                    if self._buffered > 16 * self.max_body_bytes:  # of all requests
+                    if self._buffered > 16 * self.settings.max_body_bytes:  # of all requests
                         raise Problem("queue_full", "too many bytes are being received", "try again", retry_seconds=1)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            help_ = f"send the whole body within {self.body_seconds:g} seconds"
+            help_ = f"send the whole body within {self.settings.body_seconds:g} seconds"
             raise Problem("body_timeout", "the body did not arrive in time", help_) from None
         finally:
             self._buffered -= size
@@ -268,9 +162,9 @@ class _Request:
 
     async def handle(self) -> None:
         """Answers the request, and logs it."""
-        self.gate.telemetry.in_flight.inc()
+        self.gate.service.telemetry.in_flight.inc()
         try:
-            with self.gate.telemetry.trace(self.method, self.headers, lambda: (self.route, self.status)):
+            with self.gate.service.telemetry.trace(self.method, self.headers, lambda: (self.route, self.status)):
                 try:
                     await self._answer()
                 except Problem as problem:
@@ -279,11 +173,11 @@ class _Request:
                         reply: Response = JSONResponse(problem.body(self.id), problem.status, problem.headers)
                         await reply(self.scope, self._receive, self.send)
         finally:
-            self.gate.telemetry.in_flight.dec()
+            self.gate.service.telemetry.in_flight.dec()
             seconds = time.perf_counter() - self.began
             if code := self.facts.get("code"):
-                self.gate.telemetry.errors.labels(code).inc()
-            self.gate.telemetry.requests.labels(self.route, str(self.status)).observe(seconds)
+                self.gate.service.telemetry.errors.labels(code).inc()
+            self.gate.service.telemetry.requests.labels(self.route, str(self.status)).observe(seconds)
             line = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "request_id": self.id,
@@ -311,12 +205,12 @@ class _Request:
             return
         body: bytes | None = b""
         if self.method in ("POST", "PUT", "PATCH") and self.path not in self.gate.open_paths:
-            self.gate.on_receiving(1)
+            self.gate.service.count_receiving(1)
             try:
                 body = await self.gate.read(self._receive)
             finally:
-                self.gate.on_receiving(-1)
-            self.gate.telemetry.stages.labels(RECEIVE).observe(time.perf_counter() - self.began)
+                self.gate.service.count_receiving(-1)
+            self.gate.service.telemetry.stages.labels(RECEIVING).observe(time.perf_counter() - self.began)
             self.has_read = True
         if body is None:
             return
@@ -333,10 +227,12 @@ class _Request:
 
     async def _within(self, answer: Any, gone: Any) -> None:
         """Runs the routes until they have answered, the client has gone, or the time or the service is over."""
-        ending = self.gate.ending.wait()
+        ending = self.gate.service.ending.wait()
         tasks = [asyncio.ensure_future(one) for one in (answer, ending, gone) if one is not None]
         try:
-            done, _ = await asyncio.wait(tasks, timeout=self.gate.request_seconds, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                tasks, timeout=self.gate.settings.request_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             for task in tasks[1:]:
                 task.cancel()
@@ -347,7 +243,7 @@ class _Request:
         elif tasks[1] in done:
             raise Problem("draining", "the service has ended", "send it again", retry_seconds=5)
         elif not done:
-            help_ = f"send fewer or shorter rows: a request has {self.gate.request_seconds:g} seconds"
+            help_ = f"send fewer or shorter rows: a request has {self.gate.settings.request_seconds:g} seconds"
             raise Problem("timeout", "the request took too long", help_)
 
     async def _wait_until_gone(self) -> None:

@@ -12,17 +12,20 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
 from faithkit.detector import BUILT_IN, JUDGE
-from faithkit_workflows.serve.gate import Telemetry
+from faithkit.packages import needs_package
 from faithkit_workflows.serve.keys import RateLimiter, read_keys
 from faithkit_workflows.serve.schemas import CheckResult, Problem, Row
 from faithkit_workflows.serve.served_model import Asked, ServedModel
-from faithkit_workflows.settings.reporting import ServeSettings
+from faithkit_workflows.settings.reporting import ServeSettings, is_loopback
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,6 +34,9 @@ RATE_MEMORY = 0.7  # of the moving average
 PASSED_TIMES = 20.0  # the time that judging a row takes: in this time shorter rows that came later may pass it,
 MAX_PASSED_SECONDS = 10.0  # and never for longer
 MAX_BATCH_SECONDS = 1.0  # for which rows are judged together: the next short row waits for the end of a batch
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+RECEIVING, QUEUING, JUDGING = "receive", "queue", "judge"  # the stages of a request
 LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
 
 
@@ -87,12 +93,6 @@ class Batcher(Generic[Item, Result]):
         """Whether a thread has rows."""
         return self._judged > 0
 
-    def retry_seconds(self) -> float:
-        """Estimates when the queue is empty."""
-        with self._condition:
-            characters = sum(one.size for one in self._waiting) + self._judged
-        return min(60.0, characters / (self._rate * self._workers))
-
     async def submit(self, items: Sequence[Item], sizes: Sequence[int]) -> list[Result]:
         """Judges items; a cancelled call drops those that still wait.
 
@@ -106,17 +106,13 @@ class Batcher(Generic[Item, Result]):
                 Waiting(item, size, loop.create_future(), loop, now + min(MAX_PASSED_SECONDS, seconds * size), now)
                 for item, size in zip(items, sizes, strict=True)
             ]
-            is_full = len(self._waiting) + len(entries) > self._max_rows
-            if not is_full:
-                self._waiting += entries
-                self._condition.notify(len(entries))
-        if is_full:
-            raise Problem(
-                "queue_full",
-                "too many rows wait",
-                "try again after the seconds in Retry-After",
-                retry_seconds=self.retry_seconds(),
-            )
+            if len(self._waiting) + len(entries) > self._max_rows:
+                characters = sum(one.size for one in self._waiting) + self._judged
+                until_empty = min(60.0, characters / (self._rate * self._workers))
+                help_ = "try again after the seconds in Retry-After"
+                raise Problem("queue_full", "too many rows wait", help_, retry_seconds=until_empty)
+            self._waiting += entries
+            self._condition.notify(len(entries))
         try:
             return list(await asyncio.gather(*(entry.future for entry in entries)))
         finally:
@@ -197,6 +193,93 @@ def _settle(future: "asyncio.Future[Result]", result: Result | Exception) -> Non
         future.set_result(result)
 
 
+class Telemetry:
+    """Counts and times requests, for Prometheus, and traces them for OpenTelemetry, all without their texts.
+
+    Args:
+        num_waiting: Returns the rows in the queues.
+
+    Raises:
+        UserError: OpenTelemetry's exporter is named by its environment variable, and its package is missing.
+    """
+
+    def __init__(self, num_waiting: Callable[[], int]):
+        self.registry = CollectorRegistry()
+        options: dict[str, Any] = {"registry": self.registry}
+        self.requests = Histogram(
+            "faithkit_request_seconds", "Time of a request.", ["route", "status"], buckets=SECONDS, **options
+        )
+        self.stages = Histogram("faithkit_stage_seconds", "Time of a stage.", ["stage"], buckets=SECONDS, **options)
+        self.batches = Histogram("faithkit_batch_rows", "Rows judged together.", buckets=ROWS, **options)
+        self.verdicts = Counter("faithkit_verdicts", "Verdicts, by model and label.", ["model", "label"], **options)
+        self.errors = Counter("faithkit_errors", "Refused requests, by code.", ["code"], **options)
+        self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
+        Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
+        self._tracing: Any = None
+        names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        if not (variable := next((name for name in names if os.environ.get(name)), None)):
+            return
+        with needs_package(variable):
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "faithkit")})
+        self._tracing = TracerProvider(resource=resource)
+        self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+
+    def record_batch(self, rows: int, seconds: float, waited: float) -> None:
+        """Counts a batch."""
+        self.batches.observe(rows)
+        self.stages.labels(JUDGING).observe(seconds)
+        self.stages.labels(QUEUING).observe(waited)
+
+    def record_verdicts(self, model: str, verdicts: list[CheckResult]) -> None:
+        """Counts verdicts, and adds them to the trace as events."""
+        for verdict in verdicts:
+            self.verdicts.labels(model, verdict.label).inc()
+        if self._tracing is None:
+            return
+        from opentelemetry import trace
+
+        for verdict in verdicts:
+            values = {"gen_ai.evaluation.name": model, "gen_ai.evaluation.score.label": verdict.label}
+            if verdict.probability is not None:
+                values["gen_ai.evaluation.score.value"] = verdict.probability  # type: ignore[assignment]
+            trace.get_current_span().add_event("gen_ai.evaluation.result", values)
+
+    @contextmanager
+    def trace(self, method: str, headers: Mapping[str, str], outcome: Callable[[], tuple[str, int]]) -> Iterator[None]:
+        """Records a request as a span, if an exporter is set; it continues the trace of the header traceparent.
+
+        Args:
+            outcome: Returns route and status after the request.
+        """
+        if self._tracing is None:
+            yield
+            return
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind, StatusCode
+
+        with self._tracing.get_tracer("faithkit").start_as_current_span(
+            method, context=extract(headers), kind=SpanKind.SERVER, attributes={"http.request.method": method}
+        ) as span:
+            try:
+                yield
+            finally:
+                route, status = outcome()
+                span.update_name(f"{method} {route}")
+                span.set_attributes({"http.route": route, "http.response.status_code": status})
+                if status >= 500:
+                    span.set_status(StatusCode.ERROR)
+
+    def close(self) -> None:
+        """Sends the spans that wait."""
+        if self._tracing is not None:
+            self._tracing.shutdown()
+
+
 class Service:
     """Judges rows with the models of the settings."""
 
@@ -206,6 +289,7 @@ class Service:
         self.limiter = RateLimiter(settings.rows_per_minute)
         self.keys: Mapping[str, str] = {}
         self.is_draining = False
+        self.is_local = is_loopback(settings.host)  # its clients are users of this machine
         config = {name: getattr(settings, name) for name in ("threshold", "precision", "labels", "on_language")}
         self.models = {
             name: ServedModel(name, checkpoint, config) for name, checkpoint in settings.checkpoints().items()

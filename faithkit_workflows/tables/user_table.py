@@ -1,24 +1,38 @@
-"""Reads a user's table as examples, in several passes and without holding it in memory."""
+"""Reads a user's table as examples, and writes its rows with their verdicts, in the format of the table.
 
+The table is read in several passes and never held in memory. CSV, TSV, JSON, JSON lines and Parquet are written row by
+row.
+"""
+
+import codecs
+import csv
+import io
+import json
+import math
+import os
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from construction.labels import PROBABILITY
+from construction.labels import PROBABILITY, VERDICT, added_names, escape_formula
 from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, LabelReader, check_column, find_columns
 from data_modules.datasets.pairs import PairReader, counted_bad_rows, rows_with_reader
-from data_modules.reading.files import SavedSplit, saved_splits
+from data_modules.reading.files import SavedSplit, arrow_schema, saved_splits
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.table_files import text_format
 from faithkit.errors import UserError
-from faithkit.files.atomic import dumps
+from faithkit.evidence import add_evidence
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
+from faithkit.files.jsonl import read_strict_json
+from faithkit.files.run_folder import RunFolder
 from faithkit.provenance.row_keys import group_hash
-from faithkit.records import Example
+from faithkit.records import AXES, Example, Prediction, split_passages
 
 SOURCE = "own rows"
 JSON = (".json", ".jsonl")
@@ -191,3 +205,233 @@ def open_user_table(path: str, columns: Mapping[str, str | None], **options: Any
     table = UserTable(path=path, columns=columns, **options)
     table.check()
     return table
+
+
+ADDED = VERDICT
+ANSWER, LANGUAGE = "response", "language"
+Count = Callable[[Mapping[str, Any], Example | None, Prediction | None], object]
+BATCH = 1024  # rows of Parquet that are written together
+OUTPUT_RECORD = "output.json"  # in the run's folder: the path, size and time of the output file that the run wrote
+OUTPUT_HINT = "choose another name, or delete it"
+
+
+def write_scored(
+    path: Path,
+    rows: UserTable,
+    predictions: Iterable[Prediction],
+    count: Count | None = None,
+    added: Sequence[str] = ADDED,
+    *,
+    escape_formulas: bool = False,
+) -> None:
+    """Writes the unchanged rows with label, probability and spans, in the format of the path's suffix.
+
+    Existing columns keep their names; added columns with the same names are renamed
+    (`construction.labels`).
+
+    Args:
+        predictions: Of the rows that can be judged, in their order.
+        count: Is called with each row, its example and its prediction.
+        added: Columns that are added; with ANSWER the predictions are answers, and the spans refer to them. With
+            LANGUAGE a row has its language where the detector does not read it.
+        escape_formulas: Writes an apostrophe before a cell of CSV or TSV that a spreadsheet would take for a formula.
+    """
+    every = names_added(rows, added)
+    names = {name: every[name] for name in added}
+    scored = _add_verdicts(rows, iter(predictions), count, names)
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = scored_schema(rows, added)
+        columns = [name for name in rows.kinds if pa.types.is_string(schema.field(name).type)]
+        with atomic_file(path) as file, disk_errors(path), pq.ParquetWriter(file, schema) as writer:
+            while batch := list(islice(scored, BATCH)):
+                for row in batch:
+                    row |= {name: _cell(row[name]) for name in columns if row.get(name) is not None}
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+        return
+    delimiter, mark = ",", b""
+    source = Path(rows.path)
+    if path.suffix == source.suffix == ".csv":  # in the dialect of the source
+        delimiter = text_format(source, rows.encoding).delimiter
+        with source.open("rb") as file:
+            is_marked = file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        mark = codecs.BOM_UTF8 if is_marked else b""
+    header = [*rows.kinds, *names.values()]
+    _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter, escape_formulas)))
+
+
+def names_added(rows: UserTable, added: Sequence[str] = ADDED) -> dict[str, str]:
+    """Returns the names of the added columns; those of answer and language are renamed independently of the verdict."""
+    verdict = [name for name in added if name not in (ANSWER, LANGUAGE)]
+    groups = ([ANSWER], verdict, [LANGUAGE])
+    return {name: new for group in groups for name, new in added_names(rows.kinds, group).items()}
+
+
+def print_renamed_columns(names: Mapping[str, str]) -> None:
+    """Prints the names of the verdicts' columns if they were renamed."""
+    if names["label"] != "label":
+        renamed = ", ".join(names[name] for name in ADDED)
+        print(f"note: the verdicts are in the columns {renamed}, since the table has {', '.join(ADDED)} already")
+
+
+def _add_verdicts(
+    rows: UserTable, predictions: Iterator[Prediction], count: Count | None, names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yields each row with its verdict; `names` has the names of the added columns."""
+    for row, example in rows:
+        prediction = None if example is None else next(predictions)
+        assert prediction is None or example is None or prediction.id == example.id, "the order is that of the rows"
+        if count is not None:
+            count(row, example, prediction)
+        found: dict[str, Any] = {}
+        if example is not None and prediction is not None:
+            text = prediction.text if ANSWER in names else example.response
+            spans = [
+                {
+                    "start": s.start,
+                    "end": s.end,
+                    "text": text[s.start : s.end],
+                    "label": s.label,
+                    **{axis: getattr(s, axis) for axis in AXES},
+                    "score": s.score,
+                    "reason": s.evidence.reason if s.evidence else "",
+                    "evidence": s.evidence.text if s.evidence else "",
+                }
+                for s in add_evidence(prediction, split_passages(example.knowledge), text).spans
+            ]
+            found = {ANSWER: text, "label": prediction.label, "probability": prediction.score, "spans": spans}
+            found[LANGUAGE] = prediction.language
+        yield {**row, **{column: found.get(name) for name, column in names.items()}}
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
+    """Writes rows as .csv or .tsv, with the columns of all rows in order of appearance."""
+    header = list(dict.fromkeys(name for row in rows for name in row))
+    _write(path, _lines(".csv", rows, header, delimiter))
+
+
+def _write(path: Path, parts: Iterable[bytes]) -> None:
+    with atomic_file(path) as file:
+        for part in parts:
+            with disk_errors(path):
+                file.write(part)
+
+
+def _lines(
+    suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str, escape_formulas: bool = False
+) -> Iterator[bytes]:
+    """Yields the parts of a file in the format of its suffix; the delimiter is that of .csv."""
+    if suffix in (".csv", ".tsv"):
+        between = "\t" if suffix == ".tsv" else delimiter
+        for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
+            cells = [escape_formula(cell) for cell in cells] if escape_formulas else cells
+            text = io.StringIO(newline="")
+            # csv writes a carriage return unquoted, but reads it as the end of a line.
+            quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
+            csv.writer(text, delimiter=between, lineterminator="\n", quoting=quoting).writerow(cells)
+            yield text.getvalue().encode()
+    elif suffix == ".json":
+        before = "[\n"
+        for row in rows:
+            written = _json(row, indent=2).replace("\n", "\n  ")
+            yield f"{before}  {written}".encode()
+            before = ",\n"
+        yield b"\n]\n" if before == ",\n" else b"[]\n"
+    else:
+        for row in rows:
+            yield f"{_json(row)}\n".encode()
+
+
+def _json(row: Mapping[str, Any], indent: int | None = None) -> str:
+    try:
+        return dumps(row, indent=indent)
+    except (TypeError, ValueError):  # dates, bytes and NaN of Parquet
+        return dumps(_as_json(row), indent=indent)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    plain = isinstance(value, str) or not isinstance(value, bool | int | float | list | dict)
+    text = str(value) if plain else json.dumps(_as_json(value), ensure_ascii=False)
+    # A lone surrogate of a JSON file is written as its escape.
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def scored_schema(rows: UserTable, added: Sequence[str] = ADDED) -> Any:
+    """Returns the Parquet schema of the rows with the added columns."""
+    import pyarrow as pa
+
+    names = names_added(rows, added)
+    existing = arrow_schema(rows.table)
+    if not existing:  # integers are texts: they may exceed 64 bits
+        plain = {frozenset({bool}): pa.bool_(), frozenset({float}): pa.float64(), frozenset({int, float}): pa.float64()}
+        found = {name: frozenset(kinds - {type(None)}) for name, kinds in rows.kinds.items()}
+        existing = pa.schema([(name, plain.get(kinds, pa.string())) for name, kinds in found.items()])
+    fields: list[Any] = [("start", pa.int64()), ("end", pa.int64())]
+    fields += [(name, pa.string()) for name in ("text", "label", *AXES)]
+    fields += [("score", pa.float64()), ("reason", pa.string()), ("evidence", pa.string())]
+    spans = pa.list_(pa.struct(fields))
+    types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
+    types[LANGUAGE] = pa.string()
+    return pa.schema([*existing, *(pa.field(names[name], types[name]) for name in added)])
+
+
+def check_output(run: RunFolder | None, config: Mapping[str, Any]) -> None:
+    """Refuses to overwrite a file that the run has not written.
+
+    Args:
+        run: A resumed run; None for a new one.
+        config: Its settings, with `output`.
+
+    Raises:
+        UserError: The file would be lost.
+    """
+    output = config.get("output")
+    if output is None or not (path := Path(output).expanduser()).exists():
+        return
+    if run is None:
+        raise UserError("output: this file exists", place=output, hint=OUTPUT_HINT)
+    record = run.path / OUTPUT_RECORD
+    found = read_strict_json(record, hint="delete it") if record.exists() else None
+    # The stamp is missing where the run was interrupted while it wrote the file.
+    written = found if isinstance(found, Mapping) else {}
+    if written.get("path") != os.path.realpath(path) or written.get("stamp") not in (None, _stamp(path)):
+        problem = "output: this file exists, and has changed since this run wrote it"
+        raise UserError(problem, place=output, hint=f"{OUTPUT_HINT}: resume={run.path} output=NAME")
+
+
+@contextmanager
+def record_output(run: RunFolder, output: str | None) -> Iterator[None]:
+    """Records before and after writing that the run writes the file, so that a resumed run may overwrite it.
+
+    Raises:
+        UserError: Another program wrote the file while the rows were judged.
+    """
+    if output is None:  # the file is in the run's folder
+        yield
+        return
+    check_output(run, {"output": output})
+    path = Path(output).expanduser()
+    whole = os.path.realpath(path)
+    write_json(run.path / OUTPUT_RECORD, {"path": whole, "stamp": None})
+    yield
+    write_json(run.path / OUTPUT_RECORD, {"path": whole, "stamp": _stamp(path)})
+
+
+def _stamp(path: Path) -> list[int]:
+    """Returns size and time of the file; a hash would read it again."""
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]

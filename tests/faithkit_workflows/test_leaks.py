@@ -12,8 +12,17 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
-from faithkit.provenance.used_model import UsedModel, read_origin, write_origin
+from faithkit.provenance.used_model import (
+    CALIBRATED,
+    CHOSEN,
+    SEEN_ROWS_FILE,
+    TRAINED,
+    SeenRows,
+    UsedModel,
+    read_origin,
+    read_seen,
+    write_origin,
+)
 from tests.faithkit_workflows.test_evaluate import GOOD, dialogues, responses
 from tests.running import SMALL, evaluate_here, metrics_of, train_here
 

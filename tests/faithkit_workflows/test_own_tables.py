@@ -22,9 +22,8 @@ from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.tables import shares as counted
-from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
-from faithkit_workflows.tables.user_table import UserTable, open_user_table
+from faithkit_workflows.tables.user_table import UserTable, open_user_table, write_scored
 from tests.data_modules.examples import example
 from tests.data_modules.official_rows import write
 

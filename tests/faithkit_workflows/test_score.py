@@ -17,9 +17,8 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import write_config
 from faithkit.records import Prediction
 from faithkit_workflows.settings.preflight import check_columns
-from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
-from faithkit_workflows.tables.user_table import UserTable, open_user_table
+from faithkit_workflows.tables.user_table import UserTable, open_user_table, write_scored
 from tests.data_modules.official_rows import write
 from tests.running import commanded, compose, evaluate_here, metrics_of
 

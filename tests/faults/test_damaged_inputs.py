@@ -23,13 +23,12 @@ from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow_pairs import WeakWow, read_generations
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.responses.response_columns import PairedResponses
+from faithkit.metrics.responses.measure_responses import PairedResponses
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.records import Example, Prediction
 from faithkit.reports.write_reports import detection_reports, write_run_results
 from faithkit_workflows.answering.write_answers import write_answers
-from faithkit_workflows.tables.scored_rows import write_scored
-from faithkit_workflows.tables.user_table import open_user_table
+from faithkit_workflows.tables.user_table import open_user_table, write_scored
 from tests.data_modules.official import Rows
 from tests.data_modules.official.dialogues import WOW_PARLAI
 from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GPT2, BEGIN_2021

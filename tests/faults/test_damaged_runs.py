@@ -28,8 +28,16 @@ from faithkit.files.run_folder import RunFolder, read_config, write_config
 from faithkit.inference.text import Reply
 from faithkit.inference.text_engines import ReplyStore
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
-from faithkit.provenance.used_model import UsedModel, write_origin
+from faithkit.provenance.used_model import (
+    CHOSEN,
+    SEEN_ROWS_FILE,
+    TRAINED,
+    SeenRows,
+    UsedModel,
+    find_leaks,
+    read_seen,
+    write_origin,
+)
 from faithkit.targets import DATASETS, TARGETS, check_names
 from faithkit.training.checkpoint_io import write_checkpoint
 from faithkit.training.checkpoints import find_resume_point, read_checkpoint

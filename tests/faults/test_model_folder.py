@@ -31,7 +31,7 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR, sidecar_hash, write_folder
 from faithkit.inference.text import Decoding
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import SEEN_ROWS_FILE, TRAINED, SeenRows
+from faithkit.provenance.used_model import SEEN_ROWS_FILE, TRAINED, SeenRows
 from faithkit.records import Example
 from judge.judge import Settings as JudgeSettings
 from judge.prompt import read_prompt

@@ -19,7 +19,7 @@ from data_modules.encoding.encoder import question_text
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_file
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import TRAINED
+from faithkit.provenance.used_model import TRAINED
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.weights.resolve import hash_weights
 from tests.running import ROOT

@@ -13,7 +13,7 @@ from data_modules.build import build_source, read_block
 from data_modules.datasets.everyday import ERRORS, FOLDER, Everyday
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.provenance.seen_rows import find_leaks
+from faithkit.provenance.used_model import find_leaks
 from faithkit.records import HALLUCINATED
 
 SIZES = {"train": 6203, "validation": 1062, "test": 460, "test_2": 504}

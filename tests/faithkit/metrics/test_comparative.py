@@ -10,8 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 from faithkit.metrics.judging import comparison_metrics, make_both_orders, measure_agreement, predict_pair_baselines
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import TRAINED, SeenRows
-from faithkit.provenance.used_model import UsedModel
+from faithkit.provenance.used_model import TRAINED, SeenRows, UsedModel
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report
 from faithkit.reports.report import Provenance

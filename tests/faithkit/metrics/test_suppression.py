@@ -10,7 +10,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.suppression import rerank, suppression_metrics, tied_candidates
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Prediction, Span
-from faithkit.reports.suppression_report import report_suppression, suppression_table
+from faithkit.reports.part_reports import report_suppression, suppression_table
 from faithkit.settings.config_files import STRATEGIES
 from tests.data_modules.examples import example
 

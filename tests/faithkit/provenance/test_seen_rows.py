@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.provenance.row_keys import NO_KEY, RowKeys, row_keys, text_key
-from faithkit.provenance.seen_rows import (
+from faithkit.provenance.used_model import (
     BITS,
     CALIBRATED,
     CHOSEN,
@@ -22,14 +22,14 @@ from faithkit.provenance.seen_rows import (
     SEEN_ROWS_FILE,
     TRAINED,
     SeenRows,
+    UsedModel,
     find_leaks,
     read_seen,
 )
-from faithkit.provenance.used_model import UsedModel
 from faithkit.records import Example, Prediction
+from faithkit.reports.part_reports import report_suppression
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
-from faithkit.reports.suppression_report import report_suppression
 
 TEXTS = {"knowledge": "The Café's 2nd floor, opened in 1990.", "response": "It has a second floor!"}
 ROW = Example(id="1", source="faithdial", split="train", group="7", **TEXTS)

@@ -7,7 +7,6 @@ import pytest
 
 from faithkit.baselines.word_features import fit_overlap, mismatch_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.used_model import UsedModel
 from faithkit.published.figures import ragtruth_models
@@ -15,7 +14,7 @@ from faithkit.records import Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance, build_sample
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import Metric, full_names, write_results
 from tests.data_modules import examples
 
 

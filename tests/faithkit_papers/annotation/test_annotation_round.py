@@ -8,7 +8,7 @@ import pytest
 from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, write_jsonl
-from faithkit.metrics.results import read_metrics
+from faithkit.statistics.metric import read_metrics
 from faithkit_papers.annotation.project import CONFIG, TASKS
 from faithkit_workflows import construct
 from tests.faithkit_papers.annotation.annotated import TEXT, exported, suggested

@@ -8,8 +8,8 @@ import pytest
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
-from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
+from faithkit.statistics.metric import read_metrics
 from faithkit_papers.corpus.corpus_rows import CorpusRows
 from faithkit_papers.corpus.corpus_stats import compute_corpus_stats
 from faithkit_papers.corpus.describe import find_seeker_edits

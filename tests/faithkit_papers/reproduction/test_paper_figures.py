@@ -7,9 +7,8 @@ import pytest
 
 from data_modules.build import read_block
 from faithkit.files.jsonl import write_jsonl
-from faithkit.metrics.results import write_results
 from faithkit.settings.config_files import EMBEDDED
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import Metric, write_results
 from faithkit_papers.reproduction.paper_parts import Figure
 from faithkit_papers.reproduction.paper_tables import all_results, all_steps
 from faithkit_papers.reproduction.reproduction_report import write_report, write_result

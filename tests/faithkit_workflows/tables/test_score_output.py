@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
 from faithkit_workflows.detectors import loading as detectors
-from faithkit_workflows.tables.scored_rows import write_scored
+from faithkit_workflows.tables.user_table import write_scored
 from tests.data_modules.official_rows import write
 from tests.faithkit_workflows.test_score import TEXTS, read, score_here
 from tests.running import commanded, compose

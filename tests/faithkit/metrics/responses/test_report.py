@@ -10,14 +10,15 @@ import pytest
 
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.measure_responses import (
+    MetricColumns,
     MetricModels,
+    PairedResponses,
     ResponseJudge,
     critic_rate,
     is_fallback,
     measure_responses,
 )
 from faithkit.metrics.responses.official import OfficialMetrics
-from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.response_report import choose_responses, judge_report, response_report, systems_table

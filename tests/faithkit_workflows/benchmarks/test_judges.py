@@ -15,10 +15,10 @@ from faithkit.detector import ENTAILMENT
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.provenance.row_keys import row_keys
-from faithkit.provenance.seen_rows import TRAINED, SeenRows
+from faithkit.provenance.used_model import TRAINED, SeenRows
 from faithkit.records import Example
+from faithkit_workflows.benchmarks.responses import read_labelled
 from faithkit_workflows.detectors.entailment import load_entailment
-from faithkit_workflows.detectors.judges import read_labelled
 from tests.data_modules.official_rows import write
 from tests.running import evaluate_here, metrics_of
 from tests.tiny import write_nli
