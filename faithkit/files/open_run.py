@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -58,8 +58,9 @@ def open_run(
     from hydra.core.hydra_config import HydraConfig
 
     with ExitStack() as stack:
-        is_first = process_rank() == 0
-        overrides = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else None
+        is_first, overrides = process_rank() == 0, None
+        with suppress(ValueError):  # no command is running
+            overrides = list(HydraConfig.get().overrides.task)
         if cfg.get("resume"):
             run, typed = RunFolder(str(cfg.get("resume")), may_change=may_change), overrides or []
             if is_first and run.config.exists():
