@@ -9,7 +9,6 @@ At the prompt: /knowledge changes the knowledge, /forget the history, /quit ends
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -116,7 +115,9 @@ def main(cfg: Any) -> None:
         console.print()
 
 
-run = partial(run_script, main, "chat", __doc__ or "", GROUPS, SETTINGS)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "chat", __doc__ or "", GROUPS, SETTINGS)
 
 
 if __name__ == "__main__":

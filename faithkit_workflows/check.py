@@ -20,7 +20,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +203,9 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED if options.fail and any(one.label == "hallucinated" for one in found) else DONE
 
 
-run = partial(run_command, main, __doc__)
+def run() -> None:
+    """Runs the command line."""
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ faithkit construct resume=runs/... pipeline.max_words=60      other settings: wh
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -94,7 +93,9 @@ def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:
     return [f"pipeline={name}", *arguments] if name in PIPELINES else list(arguments)
 
 
-run = partial(run_script, main, "construct", __doc__ or "", GROUPS, SETTINGS, prepare=with_resumed_pipeline)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "construct", __doc__ or "", GROUPS, SETTINGS, prepare=with_resumed_pipeline)
 
 
 if __name__ == "__main__":

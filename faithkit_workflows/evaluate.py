@@ -14,7 +14,6 @@ faithkit evaluate resume=runs/...                                            con
 import logging
 import re
 from collections.abc import Callable
-from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +102,9 @@ def main(cfg: Any) -> None:
             raise UserError("none of the replies could be read as a verdict, so no figure is of the model", hint=hint)
 
 
-run = partial(run_script, main, "evaluate", __doc__ or "", GROUPS, SETTINGS)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "evaluate", __doc__ or "", GROUPS, SETTINGS)
 
 
 if __name__ == "__main__":

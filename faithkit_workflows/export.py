@@ -9,7 +9,6 @@ python -c "from transformers import pipeline; print(pipeline('text-classificatio
 """
 
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,9 @@ def main(cfg: Any) -> None:
             print(report.folder)
 
 
-run = partial(run_script, main, "export", __doc__ or "", (), "faithkit_workflows.settings.reporting:ExportSettings")
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "export", __doc__ or "", (), "faithkit_workflows.settings.reporting:ExportSettings")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ faithkit generate checkpoint=runs/... data=pairs data.path=FOLDER engine=ray out
 """
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
@@ -95,7 +94,9 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     print_summary(run, ReportOptions.of(config), suggest_after_generation(run, config))
 
 
-run = partial(run_script, main, "generate", __doc__ or "", GROUPS, SETTINGS)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "generate", __doc__ or "", GROUPS, SETTINGS)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ faithkit hook --checkpoint runs/... --threshold 0.7 < hook.json
 import json
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from faithkit.cli import DONE, FAILED, USER_ERROR, CommandParser, run_command
@@ -61,7 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     return USER_ERROR
 
 
-run = partial(run_command, main, __doc__)
+def run() -> None:
+    """Runs the command line."""
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":

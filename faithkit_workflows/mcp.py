@@ -8,7 +8,6 @@ context, an answer and a question, and returns label, probability, threshold and
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -71,7 +70,9 @@ def main(arguments: Sequence[str]) -> None:
     server.run("stdio")
 
 
-run = partial(run_command, main, __doc__)
+def run() -> None:
+    """Runs the command line."""
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":

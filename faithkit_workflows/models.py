@@ -10,7 +10,6 @@ faithkit models critic_general      a recipe of experiment=: what it trains, on 
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -119,7 +118,9 @@ def main(arguments: Sequence[str]) -> None:
     print("\n".join(lines))
 
 
-run = partial(run_command, main, __doc__)
+def run() -> None:
+    """Runs the command line."""
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ faithkit report runs=[runs/a,runs/b] html=a_or_b.html         two runs: the answ
 faithkit report runs='runs/*' against=a html=null             the terminal alone, each run against one
 """
 
-from functools import partial
 from typing import Any
 
 from faithkit.cli import run_script
@@ -43,7 +42,9 @@ def main(cfg: Any) -> None:
         print(config["html"])
 
 
-run = partial(run_script, main, "report", __doc__ or "", (), "faithkit_workflows.settings.reporting:ReportSettings")
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "report", __doc__ or "", (), "faithkit_workflows.settings.reporting:ReportSettings")
 
 
 if __name__ == "__main__":

@@ -212,7 +212,9 @@ def _judge(
     return found if any(found) else Counter()
 
 
-run = partial(run_script, main, "score", __doc__ or "", GROUPS, SETTINGS, prepare=as_override)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "score", __doc__ or "", GROUPS, SETTINGS, prepare=as_override)
 
 
 if __name__ == "__main__":

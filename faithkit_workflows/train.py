@@ -10,7 +10,6 @@ faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
@@ -248,7 +247,9 @@ def seeded_report(name: str, names: Sequence[str], columns: Mapping[str, Mapping
     return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
 
 
-run = partial(run_script, main, "train", __doc__ or "", GROUPS, SETTINGS, sweep="faithkit_workflows.sweep:sweep")
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "train", __doc__ or "", GROUPS, SETTINGS, sweep="faithkit_workflows.sweep:sweep")
 
 
 if __name__ == "__main__":

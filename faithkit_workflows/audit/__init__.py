@@ -50,4 +50,6 @@ def main(cfg: Any) -> None:
             raise UserError(audit.headline, hint="correct the detector, then audit again")
 
 
-run = partial(run_script, main, "audit", __doc__ or "", GROUPS, SETTINGS, prepare=partial(as_override, key="target"))
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "audit", __doc__ or "", GROUPS, SETTINGS, prepare=partial(as_override, key="target"))

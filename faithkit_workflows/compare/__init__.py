@@ -12,7 +12,6 @@ compare.json, answers.jsonl and label_first.csv into a run's folder. docs/guides
 `faithkit report` compares runs, by the other modules of this package.
 """
 
-from functools import partial
 from typing import Any
 
 from faithkit.cli import as_override, run_script
@@ -46,4 +45,6 @@ def main(cfg: Any) -> None:
         print_comparison(run.path, found)
 
 
-run = partial(run_script, main, "compare", __doc__ or "", (), SETTINGS, prepare=as_override)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "compare", __doc__ or "", (), SETTINGS, prepare=as_override)

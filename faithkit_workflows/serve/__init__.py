@@ -12,7 +12,6 @@ docs/guides/serving.md.
 """
 
 import sys
-from functools import partial
 from typing import Any
 
 from faithkit.cli import run_script
@@ -38,4 +37,6 @@ def main(cfg: Any) -> None:
     serve(settings)
 
 
-run = partial(run_script, main, "serve", __doc__ or "", GROUPS, SETTINGS)
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "serve", __doc__ or "", GROUPS, SETTINGS)
