@@ -100,7 +100,7 @@ class TaggerOptions:
         token_support: Computes the log-odds of a token from its support in the knowledge (`critic.token_support`), with
             an encoder that is not fine-tuned, instead of a head. Trains no network, and labels responses by their
             tokens.
-        evidence: Also calibrates tokens by their sentence and missing words (`critic.tagger.calibration_features`).
+        evidence: Also calibrates tokens by their sentence and missing words (`critic.tagger.span_calibration`).
         threshold_aim: Metric that the response threshold maximises on validation.
     """
 
