@@ -62,7 +62,7 @@ PAIRS = [
 ]
 OPSET = 18
 MAX_BYTES = 2**31 - 2**24  # of the weights: an ONNX file has at most 2 GiB
-MAX_LOGIT_DIFFERENCE = 1e-3  # in fp32, whose kernels round differently
+MAX_LOGIT_DIFFERENCE = 1e-3  # in fp32: the kernels round differently
 MAX_MEAN_CHANGE = 0.05  # of the responses' probabilities in int8
 
 LIMITS = (

@@ -329,7 +329,7 @@ def fit_line(
         row_weights: Weight of each row [rows]; None weighs all equally.
         indicators: 1 for the dataset of a row [rows, datasets]: each dataset gets a separate bias, and the mean bias is
             returned. Otherwise the features would also be used to distinguish datasets.
-        leads: The first feature is a detector's log-odds, whose ranking within datasets must not be reversed.
+        leads: The first feature is the log-odds of a detector; its ranking within datasets must not be reversed.
 
     Returns:
         A weight for each feature, the bias, and the reason if nothing was fitted.

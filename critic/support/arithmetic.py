@@ -50,8 +50,7 @@ _MORE = frozenset(
     "rose rises fell falls grew grows increased increases decreased dropped drops raised reduced "
     "majority".split()
 )
-_LESS = ("less", "fewer", "lower", "below")
-_COMPARED = re.compile(rf" (more|higher|above|{'|'.join(_LESS)}) (?:than )?(?:in|a|the|last)\b")  # 200 more than in May
+_COMPARED = re.compile(r" (?:(less|fewer|lower|below)|more|higher|above) (?:than )?(?:in|a|the|last)\b")
 _REST = frozenset("other others rest remaining left lack".split())
 _SHIFTS = frozenset(
     "before after later earlier longer shorter ahead ago next following previous within until by".split()
@@ -252,15 +251,14 @@ class Arithmetic:
         if value.kind != SHARE or "point" in value.noun:
             for (first, one), (second, two) in _near(alike):
                 names = {first.name, second.name} - {""}
-                gap = second.start - first.end
-                is_added = 0 < gap < RATE_CHARACTERS and self.context[first.end : second.start].strip() == "plus"
-                is_compound = is_added or gap <= len(" and ")  # 3 h 20 min
+                between = self.context[first.end : min(second.start, first.end + RATE_CHARACTERS)].strip()
+                is_compound = between == "plus" or len(between) <= len("and")  # 3 h 20 min
                 is_shown = self._shows(one, two)
                 if is_compound or (is_shown and (names <= {value.name} or value.kind == MONEY)):
                     yield one + two
-                is_compared = _COMPARED.match(self.context, second.end)
+                is_compared = _COMPARED.match(self.context, second.end)  # 1.2 million, 200,000 more than in May
                 if _MORE & self.answer_cues or is_compared or (is_shown and first.name == second.name):
-                    yield one + two if is_compared and is_compared[1] in _LESS else abs(one - two)
+                    yield one + two if is_compared and is_compared[1] else abs(one - two)
         kinds = (SHARE, DAY, TIME, CODE)
         has_counts = _EACHES & self.cues and (value.kind not in (SHARE, DURATION) or _TOTALS & self.answer_cues)
         others = [one for one in self.given if one.kind not in kinds and one.name != value.name] if has_counts else []
@@ -297,12 +295,12 @@ class Arithmetic:
         asked = {word.norm for word in self.answer_words if word.kind == UNIT}
         found = []
         for place, rate in enumerate(self._all_given):
-            for other in self._all_given[max(0, place - 3) : place] if rate.is_unit else ():
+            pairs = _PERIODS.items() if rate.is_unit else ()
+            factors = [times for (part, period), times in pairs if part == rate.name and period in asked]
+            for other in self._all_given[max(0, place - 3) : place] if factors else ():
                 is_near = other.sentence == rate.sentence and 0 < rate.start - other.end < RATE_CHARACTERS
                 if is_near and not (other.is_unit or other.is_ordinal):
-                    found += [
-                        (other, _PERIODS[rate.name, period]) for period in asked if (rate.name, period) in _PERIODS
-                    ]
+                    found += [(other, times) for times in factors]
         return found
 
     def converts(self, value: Value) -> bool:
@@ -373,10 +371,8 @@ class Arithmetic:
                             end = start + timedelta(days=sign * step)
                         except OverflowError:  # before the year 1 or after 9999
                             continue
-                        if isinstance(year, int):
-                            yield (end.year, end.month, end.day, WEEKDAYS[end.weekday()], None)
-                        else:
-                            yield (None, end.month, end.day, None, None)
+                        name = WEEKDAYS[end.weekday()] if isinstance(year, int) else None
+                        yield (end.year if name else None, end.month, end.day, name, None)
 
     def _multiples(
         self, value: Value, amount: float, other: Value, number: float, counts: Set[float | None]

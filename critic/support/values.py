@@ -201,29 +201,28 @@ def _occurs(value: Value, text: str) -> bool:
         lower = text.lower()
         if (name in lower) if len(name) > MIN_NAME else re.search(rf"\b{re.escape(name)}", lower):
             return True
-        return any(_is_same_name(name, word) for word in _words_by_start(text).get(name[:2], ())) or (
-            name in PEOPLES and any(PEOPLES.get(word) == PEOPLES[name] for word in _words_by_start(text)[""])
-        )
+        return any(_is_same_name(name, word) for word in _words_of(text))
     return str(value.amount) in re.sub(r"[\W_]", "", text).lower()
 
 
 def _is_same_name(name: str, word: str) -> bool:
     """Whether a word is a longer or a shorter form of a name, or one is a country and the other its people."""
+    if name in PEOPLES and PEOPLES.get(word) == PEOPLES[name]:
+        return True
+    if name[:2] != word[:2]:  # most words
+        return False
     shorter = min(len(name), len(word))
     common = next((place for place in range(shorter) if name[place] != word[place]), shorter)
     if common == shorter >= MIN_NAME:
         return True
     ends = name[common:], word[common:].removesuffix("s")
-    return common > 1 and (ends in PEOPLE_ENDINGS or ends[::-1] in PEOPLE_ENDINGS)
+    return ends in PEOPLE_ENDINGS or ends[::-1] in PEOPLE_ENDINGS
 
 
 @lru_cache(maxsize=8)
-def _words_by_start(text: str) -> dict[str, set[str]]:
-    """Returns the words of a text, in lower case, by their first two letters; all of them by ""."""
-    found: dict[str, set[str]] = {"": set(re.findall(r"[^\W\d_]+", text.lower()))}
-    for word in found[""]:
-        found.setdefault(word[:2], set()).add(word)
-    return found
+def _words_of(text: str) -> frozenset[str]:
+    """Returns the words of a text in lower case."""
+    return frozenset(re.findall(r"[^\W\d_]+", text.lower()))
 
 
 def _counts_the_same(value: Value, other: Value) -> bool:

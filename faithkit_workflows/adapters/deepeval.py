@@ -7,7 +7,15 @@ from typing import Any
 
 from faithkit.arguments import read_probability
 from faithkit.records import FAITHFUL
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, stored_threshold, to_score
+from faithkit_workflows.adapters.scorer import (
+    DEFAULT,
+    WARN,
+    FaithfulnessScorer,
+    describe,
+    needs_tool,
+    stored_threshold,
+    to_score,
+)
 
 with needs_tool("DeepEval", "deepeval"):
     from deepeval.errors import MissingTestCaseParamsError
@@ -27,7 +35,7 @@ class FaithfulnessMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
     _required_params = (SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.RETRIEVAL_CONTEXT)
     __name__ = "Faithfulness (faithkit)"
 
-    def __init__(self, checkpoint: str = "default", threshold: float | None = None, *, on_language: str = "warn"):
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, *, on_language: str = WARN):
         self._scorer = FaithfulnessScorer(checkpoint, on_language=on_language)
         if threshold is None:
             stored = stored_threshold(self._scorer.checkpoint)

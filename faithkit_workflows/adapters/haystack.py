@@ -7,7 +7,7 @@ Pipeline.loads(text, allowed_modules=["faithkit_workflows.adapters.haystack"])  
 from statistics import fmean
 from typing import Any
 
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool, to_dict, to_score
+from faithkit_workflows.adapters.scorer import DEFAULT, WARN, FaithfulnessScorer, needs_tool, to_dict, to_score
 
 with needs_tool("Haystack", "haystack"):
     from haystack import component, default_from_dict, default_to_dict
@@ -23,7 +23,7 @@ class FaithfulnessEvaluator:
         on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = "default", threshold: float | None = None, on_language: str = "warn"):
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, on_language: str = WARN):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     @component.output_types(score=float, individual_scores=list[float], results=list[dict[str, Any]])  # type: ignore[untyped-decorator, unused-ignore]

@@ -3,7 +3,15 @@
 Task(dataset=..., solver=generate(), scorer=faithfulness())  # the context is in the samples' metadata
 """
 
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
+from faithkit_workflows.adapters.scorer import (
+    DEFAULT,
+    WARN,
+    FaithfulnessScorer,
+    describe,
+    needs_tool,
+    to_dict,
+    to_score,
+)
 
 with needs_tool("inspect_ai", "inspect_ai"):
     from anyio.to_thread import run_sync
@@ -13,7 +21,7 @@ with needs_tool("inspect_ai", "inspect_ai"):
 
 @scorer(metrics=[mean(), stderr()])  # type: ignore[untyped-decorator, unused-ignore]
 def faithfulness(
-    checkpoint: str = "default", threshold: float | None = None, context: str = "context", on_language: str = "warn"
+    checkpoint: str = DEFAULT, threshold: float | None = None, context: str = "context", on_language: str = WARN
 ) -> Scorer:
     """Scores the output by the context in the sample's metadata; 1 is faithful.
 

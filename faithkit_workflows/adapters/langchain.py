@@ -9,7 +9,15 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, Prediction
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
+from faithkit_workflows.adapters.scorer import (
+    DEFAULT,
+    WARN,
+    FaithfulnessScorer,
+    describe,
+    needs_tool,
+    to_dict,
+    to_score,
+)
 
 with needs_tool("LangChain", "langchain_core"):
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -31,11 +39,11 @@ class FaithfulnessEvaluator(RunEvaluator):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        checkpoint: str = "default",
+        checkpoint: str = DEFAULT,
         threshold: float | None = None,
         *,
         keys: Sequence[str] = KEYS,
-        on_language: str = "warn",
+        on_language: str = WARN,
     ):
         self._scorer, self.keys = FaithfulnessScorer(checkpoint, threshold, on_language), tuple(keys)
 
@@ -64,12 +72,12 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
 
     def __init__(
         self,
-        checkpoint: str = "default",
+        checkpoint: str = DEFAULT,
         threshold: float | None = None,
         *,
         fallback: str | None = None,
         keys: Sequence[str] = KEYS,
-        on_language: str = "warn",
+        on_language: str = WARN,
     ):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         self.fallback, self.keys = fallback, tuple(keys)

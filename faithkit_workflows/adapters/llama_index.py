@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from faithkit.records import FAITHFUL
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
+from faithkit_workflows.adapters.scorer import DEFAULT, WARN, FaithfulnessScorer, describe, needs_tool, to_score
 
 with needs_tool("LlamaIndex", "llama_index"):
     from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
@@ -22,7 +22,7 @@ class FaithfulnessEvaluator(BaseEvaluator):  # type: ignore[misc, unused-ignore]
         on_language: Of texts in a language that the detector does not read: warn, stop or ignore.
     """
 
-    def __init__(self, checkpoint: str = "default", threshold: float | None = None, on_language: str = "warn"):
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, on_language: str = WARN):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
 
     async def aevaluate(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.records import Prediction
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
+from faithkit_workflows.adapters.scorer import DEFAULT, WARN, FaithfulnessScorer, describe, needs_tool, to_score
 
 with needs_tool("ragas", "ragas"):
     from ragas.dataset_schema import SingleTurnSample
@@ -27,11 +27,11 @@ class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[mi
 
     def __init__(
         self,
-        checkpoint: str = "default",
+        checkpoint: str = DEFAULT,
         threshold: float | None = None,
         *,
         name: str = "faithkit",
-        on_language: str = "warn",
+        on_language: str = WARN,
     ):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         columns = {MetricType.SINGLE_TURN: {"response", "retrieved_contexts", "user_input:optional"}}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, to_score
+from faithkit_workflows.adapters.scorer import DEFAULT, WARN, FaithfulnessScorer, to_score
 
 
 class FaithfulnessReward:
@@ -26,12 +26,12 @@ class FaithfulnessReward:
 
     def __init__(
         self,
-        checkpoint: str = "default",
+        checkpoint: str = DEFAULT,
         threshold: float | None = None,
         *,
         context: str = "context",
         question: str = "question",
-        on_language: str = "warn",
+        on_language: str = WARN,
     ):
         self._scorer = FaithfulnessScorer(checkpoint, threshold, on_language)
         self.context, self.question = context, question

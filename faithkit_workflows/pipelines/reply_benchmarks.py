@@ -7,7 +7,7 @@ at temperature 0, with three examples and the reference reply in the prompt: a v
 
 Induced: each turn gets a factual hallucination (it contradicts the knowledge) and one of faithfulness (the knowledge
 does not support it), each with its explanation from one reply. The dataset's reference is the faithful reply. A
-hallucination that has over six words more than the reference, or whose quoted part is not in the reply, fails.
+hallucination that has over six words more than the reference, or with a quoted part that is not in the reply, fails.
 
 RAGTruth (Niu et al. 2024, section 3.1): each model answers, summarizes and describes from sources.
 

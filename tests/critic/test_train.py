@@ -176,7 +176,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def stop_at(step: int, *options: str) -> str:
-    """Runs a training whose first process stops it at this step; returns its output."""
+    """Runs a training that its first process stops at this step; returns its output."""
     script = [sys.executable, "-W", "ignore", "-c", STOPPED, str(step), str(ROOT / "train.py"), *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
