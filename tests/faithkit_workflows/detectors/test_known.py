@@ -20,14 +20,9 @@ from faithkit.errors import UserError
 from faithkit.inference.text import Reply, Request
 from faithkit.published.known_detectors import SpanLister, known_detectors
 from faithkit.records import Example, Turn, number_passages, split_passages
-from faithkit_workflows.detectors.known import (
-    PromptedTagger,
-    find_system_prompt,
-    locate_in_order,
-    read_span_list,
-    write_prompt,
-)
+from faithkit_workflows.detectors.known import PromptedTagger
 from faithkit_workflows.detectors.loading import load_detector
+from faithkit_workflows.detectors.span_judge import find_system_prompt, locate_in_order, read_span_list, write_prompt
 from speed.known_speed import write_known
 from tests.faithkit.inference.server import ChatServer
 from tests.running import ROOT
@@ -93,7 +88,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faithkit_workflows.detectors.known.PACKAGE", "no_such_package")
+    monkeypatch.setattr("faithkit_workflows.detectors.span_judge.PACKAGE", "no_such_package")
 
 
 ANSWERING = (
