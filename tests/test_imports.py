@@ -23,6 +23,21 @@ ALLOWED = {
     "faithkit_workflows": (BELOW := {"faithkit", "data_modules", "critic", "generation", "judge", "construction"}),
     "faithkit_papers": BELOW | {"faithkit_workflows"},
 }
+# The folders and files of faithkit from the bottom to the top: each imports lower floors alone.
+FLOORS = (
+    "errors words signals",
+    "records languages packages",
+    "settings arguments evidence __main__",
+    "fast calibration cli targets",
+    "files baselines",
+    "statistics published",
+    "scores detector",
+    "weights",
+    "inference metrics provenance",
+    "pages",
+    "reports runs",
+    "training",
+)
 MODULES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
 OPTIONAL = ("tensorboard", "gguf", "vllm", "ray", "peft", "openai", "onnx", "onnxscript", "onnxruntime", "nltk")
 
@@ -59,8 +74,8 @@ def folder_of(path: Path) -> str:
     return f"{package}/{rest[0]}"
 
 
-@pytest.mark.parametrize("unit", [str, folder_of])
-def test_there_are_no_cycles_of_files_or_folders_also_of_imports_within_functions(unit: Callable[[Path], str]) -> None:
+def imports_between(unit: Callable[[Path], str]) -> dict[str, set[str]]:
+    """The files or folders that each file or folder imports, also within functions."""
     modules = {module_of(path): path for path in MODULES}
     graph: dict[str, set[str]] = {}
     for path in modules.values():
@@ -68,9 +83,21 @@ def test_there_are_no_cycles_of_files_or_folders_also_of_imports_within_function
         targets = {(str(node.module), f"{node.module}.{alias.name}") for node in nodes for alias in node.names}
         found = {member if member in modules else module for module, member in targets} & set(modules)
         graph.setdefault(unit(path), set()).update(unit(modules[name]) for name in found)
-    for name, known in graph.items():
-        known.discard(name)
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
+    return {name: known - {name} for name, known in graph.items()}
+
+
+@pytest.mark.parametrize("unit", [str, folder_of])
+def test_there_are_no_cycles_of_files_or_folders(unit: Callable[[Path], str]) -> None:
+    TopologicalSorter(imports_between(unit)).prepare()  # raises CycleError, which names the cycle
+
+
+def test_a_folder_of_faithkit_imports_lower_floors_alone() -> None:
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
+    for folder, imported in imports_between(folder_of).items():
+        name = Path(folder).stem
+        if folder.startswith("faithkit/") and name != "__init__":
+            assert name in floor, f"give {folder} a floor"
+            assert all(floor[Path(other).stem] < floor[name] for other in imported), (folder, imported)
 
 
 def test_every_module_loads_without_the_optional_packages() -> None:
