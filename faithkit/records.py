@@ -12,6 +12,7 @@ spans in different ways; faithkit/span_types.toml gives the type of each of thei
 {'relation': None, 'element': None}
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ HALLUCINATED = "hallucinated"
 FAITHFUL = "faithful"
 UNPARSED = "unparsed"
 UNSURE = "unsure"  # for people: a faithful label whose probability is near the threshold
+CALLS = "calls"  # in an example's `meta`: what the assistant of a conversation had called, as JSON
 WHOLE_KNOWLEDGE = "whole_knowledge"  # in an example's `meta`: the knowledge before it was cut
 LABELS = (FAITHFUL, HALLUCINATED)  # the position is the class index: P(hallucinated) is column 1
 # The types of hallucinated spans in RAGTruth (Niu et al. 2024, section 3). Evident: clear from the source; subtle: a
@@ -334,6 +336,22 @@ def passage_text(passage: Any) -> Any:
         raise UserError(f"an object with several texts: {', '.join(found)}", hint=hint)
     inside = shorten(", ".join(map(str, passage)))[1:-1]
     raise UserError(f"an object without a text: it has {inside or 'nothing'}", hint=hint)
+
+
+def parse_calls(text: Any) -> list[Mapping[str, Any]] | None:
+    """Reads the column `calls` of a turn; None for anything else, such as a column of this name in another table."""
+    if not isinstance(text, str) or not text.startswith("["):
+        return None
+    try:
+        calls = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    kinds = {"name": str, "arguments": str, "failed": bool, "result": str}
+    is_made = all(
+        isinstance(call, Mapping) and all(isinstance(call.get(name), kind) for name, kind in kinds.items())
+        for call in calls
+    )
+    return calls if is_made else None
 
 
 def join_passages(passages: Sequence[str]) -> str:

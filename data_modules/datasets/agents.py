@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from data_modules.reading import BadRow, Patterns, ReadReport, Row, Source, read_spans
-from data_modules.reading.conversations import CALLS, read_conversation
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn, join_passages
+from data_modules.reading.conversations import read_conversation
+from faithkit.records import CALLS, FAITHFUL, HALLUCINATED, Example, Turn, join_passages
 
 FOLDER = Path(__file__).parents[1] / "agent_conversations"
 LAYOUT = {"agent conversations": ("id", "setting", "fault", "pair", "label", "spans", "messages")}

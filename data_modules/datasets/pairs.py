@@ -29,7 +29,6 @@ from data_modules.datasets.pair_columns import (
     read_meanings,
 )
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
-from data_modules.reading.conversations import CALLS
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.fields import other_fields, read_spans, text_group
 from data_modules.reading.files import File, find_files, is_address, is_glob, saved_splits
@@ -40,6 +39,7 @@ from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.records import (
     AXES,
+    CALLS,
     FAITHFUL,
     HALLUCINATED,
     RAGTRUTH,

@@ -37,7 +37,7 @@ from data_modules.reading.messages import (
 )
 from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row, check_text, read_rows
 from faithkit.errors import UserError, shorten
-from faithkit.records import passage_text
+from faithkit.records import CALLS, passage_text
 
 TOOLS = "tools"
 EVIDENCE = (TOOLS, SYSTEM, USER)
@@ -46,7 +46,6 @@ MAX_NAME, MAX_ARGUMENTS = 200, 4_000  # characters of a call: of long arguments 
 MAX_EVIDENCE = 200_000  # characters of a turn's context: the latest results count
 _LISTS = ("messages", "conversation", "conversations", "input_messages")
 _IDS = ("conversation_id", "conversation", "thread_id", "session_id", "sessionId", "trace_id", "traceId", "id")
-CALLS = "calls"  # of a row, and of an example's `meta`: what the assistant had called, as JSON
 HELPER = " helper"  # ends the id of the conversation of an agent that the agent of the session has started
 NO_EVIDENCE = "turns before any result of a tool, not judged"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -214,22 +213,6 @@ def read_conversation(row: Row, report: ReadReport, max_turns: int | None = None
     if not turns:
         report.count("conversations without a text of the assistant")
     return found
-
-
-def parse_calls(text: Any) -> list[Mapping[str, Any]] | None:
-    """Reads the column `calls` of a turn; None for anything else, such as a column of this name in another table."""
-    if not isinstance(text, str) or not text.startswith("["):
-        return None
-    try:
-        calls = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    kinds = {"name": str, "arguments": str, "failed": bool, "result": str}
-    is_made = all(
-        isinstance(call, Mapping) and all(isinstance(call.get(name), kind) for name, kind in kinds.items())
-        for call in calls
-    )
-    return calls if is_made else None
 
 
 def _span_attributes(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, clear_leftovers, disk_errors
 
 CHECKED_BYTES = 4 << 30
@@ -54,7 +55,8 @@ def cache_entry(folder: Path, build: Callable[[Path], None], read: Callable[[Pat
     Args:
         folder: The entry's path; its name is the key of its content.
         build: Fills the empty folder that it is given.
-        read: Reads the folder. Its errors are those of a damaged entry, which checksums do not show of large files.
+        read: Reads the folder. Its errors are those of a damaged entry, which checksums do not show of large files;
+            a `UserError` is raised as it is.
     """
     try:
         return _read(folder, read)
@@ -96,6 +98,8 @@ def _read(folder: Path, read: Callable[[Path], T]) -> T:
         raise DamagedEntry(problem)
     try:
         return read(folder)
+    except UserError:  # another build would not correct it
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise DamagedEntry(str(error)) from error
 

@@ -25,7 +25,7 @@ from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.metrics.classification import align_predictions
 from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
 from faithkit.pages.page_tables import escape_terminal, table_caption, table_cells, table_title
-from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
+from faithkit.records import CALLS, FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span, parse_calls
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -58,13 +58,13 @@ class AgentTurn:
     """Where an answer is in a conversation with tools.
 
     Args:
-        number: Among the assistant's answers, from 1.
+        number: Among the assistant's answers, from 1; None if it is not known.
         sources: The tool of each passage of the context; or document, user, system.
         calls: What the assistant had called before: name, arguments, failed and result of each.
     """
 
     conversation: str
-    number: int
+    number: int | None
     sources: Sequence[str]
     calls: Sequence[Mapping[str, Any]]
 
@@ -273,8 +273,18 @@ def answer_blocks(
 
     Args:
         rows: Examples with the predictions of each system, and whether their texts are there.
-        turns: The places of answers in conversations, by id.
+        turns: The places of answers in conversations, by id; those of others are read from the calls of the example.
     """
+    turns = dict(turns)
+    for example in (example for example, *_ in rows if example.id not in turns):
+        if before := parse_calls(example.meta.get(CALLS)):
+            number = example.meta.get("turn")
+            turns[example.id] = AgentTurn(
+                conversation=str(example.meta.get("conversation", example.id)),
+                number=number if isinstance(number, int) else None,
+                sources=(),
+                calls=before,
+            )
     texts = dict.fromkeys(example.knowledge for example, _, has_text in rows if has_text)
     contexts = {text: number for number, text in enumerate(texts)}
     calls: dict[tuple[Any, ...], int] = {}

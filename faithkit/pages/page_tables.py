@@ -20,7 +20,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.records import CALLS, HALLUCINATED, UNPARSED, Example, Prediction, parse_calls
 from faithkit.statistics.metric import Metric
 
 Item = TypeVar("Item")
@@ -150,7 +150,14 @@ def context_fields(example: Example) -> dict[str, str]:
     if example.history:
         last = example.history[-1]
         fields["last turn"] = f"{last.speaker}: {last.text}"
-    return fields
+    return fields | call_fields(example)
+
+
+def call_fields(example: Example) -> dict[str, str]:
+    """Returns the calls before an answer as a field of a table; none where no tool was called."""
+    calls = parse_calls(example.meta.get(CALLS)) or ()
+    shown = (f"{call['name']}({call['arguments']}){' failed' * call['failed']}" for call in calls)
+    return {"calls": "; ".join(shown)} if calls else {}
 
 
 def add_fields(table: Table, fields: Mapping[str, str | Text], max_characters: int = 400) -> None:

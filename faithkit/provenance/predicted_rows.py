@@ -1,8 +1,8 @@
 """Lines of a predictions file that can be read alone: each prediction with its gold label, group and texts.
 
 A line begins with the five keys of a prediction, which are all that scoring needs. `gold`, `gold_spans`, `group`,
-`source`, `split`, `tags` and `facts` follow, then the texts: `knowledge`, `history` and `response`, or for a
-generator's answer `knowledge`, `history` and `reference`. Files of other tools have some or none of these.
+`source`, `split`, `tags` and `facts` follow, then the texts: `knowledge`, `history`, `response` and the `calls` of an
+agent, or for a generator's answer `knowledge`, `history` and `reference`. Files of other tools have some or none.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import parse_lines, parse_prediction
-from faithkit.records import AXES, LABELS, Example, Prediction, Span, Turn
+from faithkit.records import AXES, CALLS, LABELS, Example, Prediction, Span, Turn, parse_calls
 
 # The fields of an example's `meta` that a line keeps: short values that rows can be grouped by, never texts.
 FACTS = (
@@ -72,6 +72,8 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
     if not texts:
         return line
     line |= {"knowledge": example.knowledge, "history": known.get("history", [])}
+    if parse_calls(meta.get(CALLS)):
+        line[CALLS] = meta[CALLS]
     answer = {"reference": example.reference or example.response} if generated else {"response": example.response}
     return line | answer
 
@@ -119,6 +121,7 @@ def _row(value: Any, name: str) -> PredictedRow:
             Span(start=one["start"], end=one["end"], label=str(one["label"]), **{axis: one.get(axis) for axis in AXES})
             for one in marked
         )
+    meta = {key: fact for key, fact in facts.items() if _is_fact(fact)} if isinstance(facts, Mapping) else {}
     example = Example(
         id=prediction.id,
         source=_text(value, "source") or name,
@@ -135,7 +138,7 @@ def _row(value: Any, name: str) -> PredictedRow:
         label=gold if gold in LABELS else None,
         spans=spans,
         tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
-        meta={key: fact for key, fact in facts.items() if _is_fact(fact)} if isinstance(facts, Mapping) else {},
+        meta=meta | ({CALLS: value[CALLS]} if parse_calls(value.get(CALLS)) else {}),
     )
     return PredictedRow(example, prediction, has_text)
 

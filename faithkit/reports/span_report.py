@@ -23,6 +23,7 @@ from faithkit.metrics.span_metrics import (
 from faithkit.pages.page_tables import (
     add_fields,
     bold,
+    call_fields,
     choose_evenly,
     escape_terminal,
     format_percent,
@@ -165,6 +166,7 @@ def marked_table(examples: Sequence[Example], predictions: Mapping[str, Predicti
         fields: dict[str, str | Text] = {"id": " ".join([example.id, *meta]), "context": example.knowledge}
         if example.history:
             fields["question"] = example.history[-1].text
+        fields |= call_fields(example)
         for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
             text = mark_spans(example.response, spans, max_characters=1200)
             fields[name] = color_spans(text, STYLES[name])

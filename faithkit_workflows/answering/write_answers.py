@@ -20,7 +20,6 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from data_modules.reading.conversations import CALLS
 from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
@@ -41,7 +40,7 @@ from faithkit.provenance.used_model import (
     read_origin,
     write_origin,
 )
-from faithkit.records import Example, Prediction
+from faithkit.records import CALLS, Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit_workflows.answering.strategies import Answerer
 from faithkit_workflows.detectors.actions import add_actions

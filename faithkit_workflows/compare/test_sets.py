@@ -12,7 +12,7 @@ from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.metrics.classification import Outcomes, join_outcomes, measure_slices
 from faithkit.pages.page import Fact, gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
-from faithkit.records import AXES, HALLUCINATED, Example, Prediction
+from faithkit.records import AXES, CALLS, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import Run
 from faithkit.settings.config_files import data_path, display_name
 from faithkit.statistics.metric import Metric
@@ -225,7 +225,7 @@ def read_facts(test_set: TestSet) -> list[Fact]:
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
         facts = {"source": example.source, "split": example.split}
-        names = example.meta if example.source in USER_SOURCES else FACTS
+        names = example.meta.keys() - {CALLS} if example.source in USER_SOURCES else FACTS
         facts |= {name: str(example.meta[name]) for name in names if name in example.meta}
         if example.tags:
             facts["tags"] = ", ".join(example.tags)

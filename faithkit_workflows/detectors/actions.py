@@ -19,8 +19,7 @@ from itertools import accumulate, zip_longest
 from operator import itemgetter
 from typing import Any
 
-from data_modules.reading.conversations import parse_calls
-from faithkit.records import HALLUCINATED, Evidence, Prediction, Span, span_type
+from faithkit.records import HALLUCINATED, Evidence, Prediction, Span, parse_calls, span_type
 
 ACTION = "unsupported_action"
 PROBABILITY = 0.9  # that an answer with such a mark is hallucinated

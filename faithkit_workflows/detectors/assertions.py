@@ -6,7 +6,7 @@ from functools import lru_cache
 from os import PathLike
 from typing import Any, Unpack, overload
 
-from data_modules.reading.conversations import CALLS, EVIDENCE, TOOLS, read_conversation
+from data_modules.reading.conversations import EVIDENCE, TOOLS, read_conversation
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as RawRow
 from faithkit import arguments
@@ -23,6 +23,7 @@ from faithkit.languages import (
     report_other_languages,
 )
 from faithkit.records import (
+    CALLS,
     FAITHFUL,
     HALLUCINATED,
     UNPARSED,

@@ -24,10 +24,10 @@ from pydantic import (
     model_validator,
 )
 
-from data_modules.reading.conversations import CALLS, NO_EVIDENCE, read_conversation
+from data_modules.reading.conversations import NO_EVIDENCE, read_conversation
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as RawRow
-from faithkit.records import Element, Example, Relation, Turn
+from faithkit.records import CALLS, Element, Example, Relation, Turn
 
 # Every code with its status; documentation and tests read this table.
 STATUSES = {

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from data_modules.reading.conversations import CALLS
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence
 from faithkit.languages import IGNORE, STOP, WARN, find_other_language, languages_of
-from faithkit.records import Example, join_passages, number_passages
+from faithkit.records import CALLS, Example, join_passages, number_passages
 from faithkit_workflows.detectors.actions import add_actions
 from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Problem, Row, SpanEvidence
 

@@ -9,14 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from data_modules.datasets.pair_columns import field_of
-from data_modules.reading.conversations import CALLS, describe_left_out, parse_calls
+from data_modules.reading.conversations import describe_left_out
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.metrics.classification import CLASSES, Outcomes, classification_metrics
 from faithkit.pages.page import AgentTurn
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.provenance.row_keys import group_hash
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.records import CALLS, HALLUCINATED, UNPARSED, Example, Prediction, parse_calls
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts

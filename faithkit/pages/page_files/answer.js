@@ -217,7 +217,7 @@ function card(row, context, systems, names, facts) {
   id.href = `#${new URLSearchParams({ id: row.id })}`;
   id.title = "A link to this answer alone";
   const head = make("span", "facts", id);
-  if (row.turn) head.append(` · turn ${row.turn[1]}`);
+  if (row.turn?.[1]) head.append(` · turn ${row.turn[1]}`);
   for (const fact of facts) head.append(" · ", addText(make("span", ""), fact));
   article.append(make(row.turn ? "h3" : "h2", "", head), ...(row.turn ? before(row) : []));
   const each = systems.some((system) => spansOf(row, system).length); // else one answer with the gold marks is enough

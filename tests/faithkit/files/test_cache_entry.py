@@ -128,6 +128,17 @@ def test_a_reader_may_find_damage_that_checksums_do_not_see(entry: Entry, monkey
     assert entry.num_builds == 3
 
 
+def test_a_mistake_that_a_reader_finds_is_reported_and_nothing_is_built_again(entry: Entry) -> None:
+    entry()
+
+    def read(folder: Path) -> str:
+        raise UserError("no such column", hint="name another")
+
+    with pytest.raises(UserError, match="no such column"):
+        cache_entry(entry.folder, entry.build, read)
+    assert entry.num_builds == 1 and entry() == TEXT
+
+
 def test_a_builder_that_cannot_build_what_its_reader_reads_does_not_go_round_for_ever(entry: Entry) -> None:
     def read(folder: Path) -> str:
         raise DamagedEntry("never right")

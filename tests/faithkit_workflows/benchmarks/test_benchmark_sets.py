@@ -1,13 +1,18 @@
 """Benchmarks of named sets, as a user evaluates a detector of any tool on them."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
+from faithkit.runs.reading import find_runs
+from faithkit_workflows.compare.comparison import compare_runs
+from faithkit_workflows.compare.comparison_page import write_comparison_page
 from tests.data_modules.official.benchmark_sets import AGGREFACT
 from tests.data_modules.official_rows import make, read, write, write_case
+from tests.faithkit.pages.test_page import block
 from tests.running import evaluate_here, values_of
 
 
@@ -81,3 +86,30 @@ def test_an_error_names_the_key_of_the_command(tmp_path: Path) -> None:
     bad = write(tmp_path / "test.jsonl", [{**AGGREFACT[0], "label": "yes"}])
     with pytest.raises(UserError, match=r"'label' is 'yes'.*\n.*\n.*set benchmark.on_bad_row=skip"):
         evaluate_here("benchmark=aggrefact", f"benchmark.path={bad}", "checkpoint=default", f"run_dir={tmp_path / 'r'}")
+
+
+def test_pages_show_the_calls_that_the_verdict_on_an_agent_depends_on(tmp_path: Path) -> None:
+    """A claim of an action is judged by the calls before it, which no context shows."""
+    function = {"name": "get_order", "arguments": '{"id": 7}'}
+    result = "Order 7: <b>two</b> lamps, sent."
+    for label, answer in {"faithful": "You ordered two lamps.", "hallucinated": "I have cancelled the order."}.items():
+        messages = [
+            {"role": "user", "content": "What did I order?"},
+            {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": "1", "content": result},
+            {"role": "assistant", "content": answer},
+        ]
+        fault = "action not done" if label == "hallucinated" else None
+        row = {"id": f"order-{label}", "setting": "orders", "fault": fault, "pair": "order", "label": label}
+        row["spans"] = [{"start": 0, "end": len(answer) - 1}] if fault else []
+        with (tmp_path / "conversations.jsonl").open("a") as file:
+            file.write(json.dumps({**row, "messages": messages}) + "\n")
+    evaluate(tmp_path, "agents", str(tmp_path))
+    write_comparison_page(tmp_path / "runs.html", compare_runs(find_runs(tmp_path / "run")), title="Runs")
+    for name in ("run/answers.html", "runs.html"):
+        page = (tmp_path / name).read_text()
+        assert block(page, "calls-0") == [["get_order", '{"id": 7}', False, result]]
+        turns = {row["id"]: row["turn"] for row in block(page, "rows-0")}
+        assert turns == {name: [name, None, [0]] for name in ("order-faithful", "order-hallucinated")}
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert report.count(r'| calls | get\_order({"id": 7}) |') == 4  # two answers in two tables

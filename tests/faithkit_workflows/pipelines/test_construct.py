@@ -241,6 +241,7 @@ EDITING = ("pipeline=faithdial_edit", *ASKING)
         (("pipeline=rag", *ASKING[:2], "pipeline.path=/nowhere"), "/nowhere"),
         ((*ASKING, "pipeline.near_duplicates=2"), "near_duplicates is 2"),
         ((*ASKING, "models=[a/b,c/b]"), "two models have the name b"),
+        ((*ASKING, "models={a+b: {model: x}, a-b: {model: y}}"), "two models have the name a-b"),
         ((*ASKING, "pipeline.dataset=faithdail"), "did you mean faithdial"),
         ((*ASKING, "prompts=/nowhere"), "there is no prompt reply"),
         ((*TALKING, "pipeline.min_rounds=9"), "min_rounds is 9"),
