@@ -16,7 +16,8 @@ from faithkit.training.language_model import run_model
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from generation.control import control_tokens
-from generation.weights import ARCHITECTURES, Settings
+from generation.options import ARCHITECTURES
+from generation.weights import Settings
 
 EXAMPLES = compared_examples(
     ("Ten countries lie along the Danube.", ("Where does it flow?",), "Through ten countries."),

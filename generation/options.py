@@ -1,6 +1,8 @@
 """The options of a generator (the block `model`), apart from its code, which needs torch."""
 
-from typing import Annotated, ClassVar
+import importlib
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TOO_SHORT, ResponseLength, SequenceLength
 from faithkit.settings.check import options
@@ -13,7 +15,48 @@ from faithkit.settings.types import (
     Text,
 )
 
-ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A family of models with the same class and layout of turns.
+
+    Args:
+        kind: SEQ2SEQ or CAUSAL, the layout that it reads.
+        loader: Name of the class that loads it.
+        heads: Endings of the model class names that belong to it.
+        choice: The option that selects it on the command line.
+        module: Where the class is.
+    """
+
+    kind: str
+    loader: str
+    heads: tuple[str, ...]
+    choice: str
+    module: str = "transformers"
+
+    @property
+    def model_class(self) -> Any:
+        return getattr(importlib.import_module(self.module), self.loader)
+
+    @property
+    def config_class(self) -> Any:
+        from transformers import AutoConfig
+
+        return getattr(self.model_class, "config_class", AutoConfig)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the class is in this package, not in transformers."""
+        return self.module != "transformers"
+
+
+DOHA = "DohaForConditionalGeneration"
+BART = "BartModel"  # facebook/bart-base names it: its head is the embeddings, so that nothing is missing
+ARCHITECTURES = {
+    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration", BART), "model=t5"),
+    "causal": Architecture(CAUSAL, "AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel"), "model=gpt2"),
+    "doha": Architecture(SEQ2SEQ, DOHA, ("BartForConditionalGeneration", BART), "model=doha", "generation.doha"),
+}
 
 
 @options("model")
@@ -21,7 +64,7 @@ class GeneratorOptions:
     """Options of every `model=` that writes.
 
     Args:
-        architecture: A key of `generation.weights.ARCHITECTURES`.
+        architecture: A key of ARCHITECTURES.
         weights: A folder (of a generator of ours too), hub name or local name.
         max_length: Tokens that the model reads: see `data_modules.encoding.sequence_layout`.
         max_response_length: Tokens of a response.
@@ -32,7 +75,7 @@ class GeneratorOptions:
         gradient_checkpointing: Trades time for memory.
     """
 
-    architecture: Annotated[str, OneOf(ARCHITECTURE_NAMES)]
+    architecture: Annotated[str, OneOf(tuple(ARCHITECTURES))]
     weights: Text
     max_length: SequenceLength
     max_response_length: ResponseLength

@@ -33,8 +33,8 @@ from faithkit.weights.resolve import loading
 from generation.control import OFFICIAL_FIELD, OVERLAP, Ctrl, Terciles, fit_terciles, levels
 from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
-from generation.options import GeneratorOptions
-from generation.weights import ARCHITECTURES, Settings, load_generator, starts_with
+from generation.options import ARCHITECTURES, GeneratorOptions
+from generation.weights import Settings, load_generator, starts_with
 
 PREFIX = "feature: "  # of the columns
 

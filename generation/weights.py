@@ -3,7 +3,6 @@
 Every marker of a dialogue has an embedding.
 """
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -15,7 +14,6 @@ from data_modules.encoding.sequence_layout import (
     CONTROL_TOKENS,
     KNOWLEDGE,
     SEEKER,
-    SEQ2SEQ,
     WIZARD,
     TurnLayout,
     add_markers,
@@ -40,54 +38,12 @@ from faithkit.weights.load import (
     read_config,
 )
 from faithkit.weights.resolve import fetch_folder, loading
+from generation.options import ARCHITECTURES, DOHA
 
 # The config keys of dropout in T5, GPT-2 and BART.
 DROPOUTS = ("dropout_rate", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
 ATTENTION_DROPOUTS = ("attn_pdrop", "attention_dropout")
 MAX_LENGTH, MAX_RESPONSE_LENGTH = 512, 100  # the paper's, for models without our sidecar
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """A family of models with the same class and layout of turns.
-
-    Args:
-        kind: SEQ2SEQ or CAUSAL, the layout that it reads.
-        loader: Name of the class that loads it.
-        heads: Endings of the model class names that belong to it.
-        choice: The option that selects it on the command line.
-        module: Where the class is.
-    """
-
-    kind: str
-    loader: str
-    heads: tuple[str, ...]
-    choice: str
-    module: str = "transformers"
-
-    @property
-    def model_class(self) -> Any:
-        return getattr(importlib.import_module(self.module), self.loader)
-
-    @property
-    def config_class(self) -> Any:
-        from transformers import AutoConfig
-
-        return getattr(self.model_class, "config_class", AutoConfig)
-
-    @property
-    def is_internal(self) -> bool:
-        """Whether the class is in this package, not in transformers."""
-        return self.module != "transformers"
-
-
-DOHA = "DohaForConditionalGeneration"
-BART = "BartModel"  # facebook/bart-base names it: its head is the embeddings, so that nothing is missing
-ARCHITECTURES = {
-    "seq2seq": Architecture(SEQ2SEQ, "AutoModelForSeq2SeqLM", ("ForConditionalGeneration", BART), "model=t5"),
-    "causal": Architecture(CAUSAL, "AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel"), "model=gpt2"),
-    "doha": Architecture(SEQ2SEQ, DOHA, ("BartForConditionalGeneration", BART), "model=doha", "generation.doha"),
-}
 
 
 def load_generator(
@@ -174,7 +130,7 @@ class Settings:
 
     Args:
         layout: How an example becomes a sequence.
-        architecture: A key of `generation.weights.ARCHITECTURES`.
+        architecture: A key of `generation.options.ARCHITECTURES`.
         thresholds: The boundaries of control features that training fitted, by group.
         origin: Base weights, data with their fingerprint, and versions.
     """

@@ -90,12 +90,10 @@ def test_the_keys_of_an_objective_are_the_options_of_its_class(name: str) -> Non
 def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:
     from faithkit.inference import text
     from faithkit.training.loggers import CSV, TENSORBOARD, WANDB
-    from generation.options import ARCHITECTURE_NAMES
-    from generation.weights import ARCHITECTURES, AUTO, ENGINES
+    from generation.weights import AUTO, ENGINES
     from judge import options as judge_options
     from judge.reply import ASKINGS
 
-    assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)
     assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text.ENGINES)
     assert tuple(ASKINGS) == judge_options.ASKS

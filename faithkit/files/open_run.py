@@ -200,7 +200,7 @@ def _select(config: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         if isinstance(found, Mapping) and part in found:
             found = found[part]
-        elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
             found = found[int(part)]
         else:
             return _MISSING

@@ -167,7 +167,7 @@ def ratings_of(answered: Sequence[Answered], question: str, kind: str, label: st
     for answer in (one.answers[question] for one in given):
         chosen = [str(answer)] if kind == ORDINAL else sorted(labels_in(answer))
         names.append(" + ".join(chosen) if label is None else str(int(label in chosen)))
-    is_number = all(name.lstrip("-").isdigit() for name in names)
+    is_number = all(name.lstrip("-").isdecimal() for name in names)
     categories = sorted(set(names), key=int if is_number else None)
     items, annotators = list(dict.fromkeys(one.item for one in given)), sorted({one.annotator for one in given})
     places = {item: place for place, item in enumerate(items)}

@@ -225,8 +225,8 @@ def read_facts(test_set: TestSet) -> list[Fact]:
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
         facts = {"source": example.source, "split": example.split}
-        names = example.meta.keys() - {CALLS} if example.source in USER_SOURCES else FACTS
-        facts |= {name: str(example.meta[name]) for name in names if name in example.meta}
+        names = [*example.meta] if example.source in USER_SOURCES else FACTS
+        facts |= {name: str(example.meta[name]) for name in names if name in example.meta and name != CALLS}
         if example.tags:
             facts["tags"] = ", ".join(example.tags)
         if example.spans:
@@ -248,7 +248,7 @@ def read_facts(test_set: TestSet) -> list[Fact]:
     fields = []
     for name in distinct.values():
         counts = Counter(few[name].values())
-        if all(value.split()[:1] and value.split()[0].isdigit() for value in counts):
+        if all(value.split()[:1] and value.split()[0].isdecimal() for value in counts):
             ordered = sorted(counts, key=lambda value: int(value.split()[0]))
         else:
             ordered = [value for value, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]

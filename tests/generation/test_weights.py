@@ -16,7 +16,8 @@ from faithkit.errors import UserError
 from faithkit.fast import use_packed_attention
 from faithkit.records import Example
 from faithkit.training.language_model import row_statistics, run_model, token_losses
-from generation.weights import ARCHITECTURES, load_generator
+from generation.options import ARCHITECTURES
+from generation.weights import load_generator
 from tests.data_modules.examples import HISTORY, example
 
 FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "causal"}
