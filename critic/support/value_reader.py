@@ -90,7 +90,7 @@ class _Reader(DateReader):
         if place + 1 >= len(self.words) or self._between(place, place + 1) or not self.words[place].lower.isalpha():
             return 0.0
         cents = self.words[place + 1]
-        is_number = cents.kind == NUMBER and cents.norm.isdigit() and 10 <= int(cents.norm) < 100
+        is_number = cents.kind == NUMBER and cents.norm.isdecimal() and 10 <= int(cents.norm) < 100
         is_counting = self._unit_behind(place + 1) is not None or self._lower(place + 2, place + 3) == ["times"]
         return int(cents.norm) / 100 if is_number and not is_counting else 0.0
 
@@ -150,7 +150,7 @@ class _Reader(DateReader):
             if (
                 rest.kind == NUMBER
                 and rest.lower[0].isalpha()
-                and rest.norm.isdigit()
+                and rest.norm.isdecimal()
                 and int(rest.norm) < 100 <= amount
             ):
                 amount, last, self.used[place + 2] = amount + int(rest.norm), place + 2, True

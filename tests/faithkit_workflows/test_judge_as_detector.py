@@ -10,6 +10,7 @@ import pytest
 
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import write_config
 from faithkit.inference.text import Decoding
@@ -162,14 +163,16 @@ def test_a_model_of_this_machine_and_a_trained_checkpoint_are_scored_by_span_too
     small = ("benchmark=ragtruth", "benchmark.path=embedded", "benchmark.num_rows=6", "num_examples=0")
     llama = with_places(language_models["llama"], tmp_path / "llama", 8000)
     engine = ("engine=transformers", f"engine.model={llama}", "engine.cache=null")
-    evaluate_here(*small, *engine, "judge.ask=spans", "judge.max_new_tokens=8", f"run_dir={tmp_path / 'zero'}")
+    with pytest.raises(UserError, match="none of the replies"):  # random weights: the figures are written all the same
+        evaluate_here(*small, *engine, "judge.ask=spans", "judge.max_new_tokens=8", f"run_dir={tmp_path / 'zero'}")
     train_here(
         "model=judge_lora", "model.ask=spans", "data=ragtruth", f"model.weights={llama}", "model.max_length=4000",
         "model.batch_size=4", "data.embedded_rows={train: 16, validation: 12, test: 12}", "trainer=cpu", "logger=none",
         "callbacks.progress_bar=false", "callbacks.num_resamples=20", "callbacks.num_examples=0",
         "callbacks.monitor=validation/ragtruth/perplexity", "callbacks.mode=min", f"run_dir={tmp_path / 'run'}",
     )  # fmt: skip
-    evaluate_here(*small, f"checkpoint={tmp_path / 'run'}", f"run_dir={tmp_path / 'trained'}")
+    with pytest.raises(UserError, match="none of the replies"):
+        evaluate_here(*small, f"checkpoint={tmp_path / 'run'}", f"run_dir={tmp_path / 'trained'}")
     for name in ("zero", "trained", "run"):
         scored = metrics_of(tmp_path / name)
         assert all(f"test/embedded-ragtruth/{short}" in scored for short in ("char_f1", "response_f1", "unparsed_rate"))

@@ -21,7 +21,8 @@ from tests.running import plain_config, train_here
 from tests.test_configs import choices
 
 TWO_STEPS = (
-    *("model.num_epochs=1", "callbacks.save_every_seconds=0", "callbacks.log_every_num_steps=1"),
+    *("model.num_epochs=1", "model.accumulate_grad_batches=1"),  # four rows in batches of two
+    *("callbacks.save_every_seconds=0", "callbacks.log_every_num_steps=1"),
     *("callbacks.num_examples=1", "callbacks.num_resamples=20", "callbacks.progress_bar=false", "logger=csv"),
     *("trainer=cpu", "trainer.precision=bf16-mixed"),  # as a GPU chooses it
 )

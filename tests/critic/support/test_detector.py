@@ -143,6 +143,21 @@ def test_negations_and_opposites_are_compared_with_the_matched_sentence() -> Non
     assert word_features(context, "The shop must open late.", "must")["other modal"] == 1
 
 
+@pytest.mark.parametrize(
+    ("knowledge", "response", "marked"),
+    [
+        ("Call is_off of the switch, with one argument.", "Call is_on of the switch.", "is_on"),
+        ("The rent rose to 900\u00b9 May 2021.", "The rent rose to 950\u00b9 May 2021.", "950"),
+        ("It opens at \u00b2 am, for 20 people.", "It opens at \u00b2 am, for 30 people.", "30"),
+    ],
+)
+def test_identifiers_of_stop_words_and_superscripts_are_read(
+    detector: SupportDetector, knowledge: str, response: str, marked: str
+) -> None:
+    result = detector.predict(knowledge, response, threshold=0.0)
+    assert not isinstance(result, list) and marked in [span.text for span in result.spans]
+
+
 @settings(deadline=None, max_examples=30)
 @given(knowledge=TEXT, question=st.text(), response=TEXT)
 def test_every_text_gets_a_verdict(detector: SupportDetector, knowledge: str, question: str, response: str) -> None:
