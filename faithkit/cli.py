@@ -95,7 +95,10 @@ class CommandParser(argparse.ArgumentParser):
         if others:
             close = nearest(others[0].partition("=")[0], list(self._is_flag), 1) if others[0].startswith("-") else []
             hint = f"did you mean {close[0]}?" if close else f"{self.prog} --help"
-            raise UserError(f"unknown option {shorten(others[0])}", hint=hint)
+            what = (
+                "unknown option" if others[0].startswith("-") else "quote a text of several words; unexpected argument"
+            )
+            raise UserError(f"{what} {shorten(others[0])}", hint=hint)
         return options
 
     def error(self, message: str) -> NoReturn:

@@ -147,7 +147,7 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
             for span in prediction.spans
         ]
         found = {"verdict": verdict, "label": prediction.label, "probability": prediction.score, "spans": spans}
-        about = {"threshold": threshold, "model": options.checkpoint}
+        about = {"threshold": getattr(loaded.detector, "threshold", None), "model": options.checkpoint}
         about |= {"language": prediction.language} if prediction.language else {}
         print(json.dumps(found | about, ensure_ascii=False))
         return

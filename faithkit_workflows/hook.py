@@ -22,6 +22,14 @@ TRANSCRIPT = "transcript_path"
 
 def main(arguments: Sequence[str]) -> int:
     """Judges the last answer, and returns the exit code that the agent expects."""
+    try:
+        return _judge_last_answer(arguments)
+    except UserError as error:  # exit code 2 would keep the agent from stopping
+        print(f"faithkit hook: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _judge_last_answer(arguments: Sequence[str]) -> int:
     parser = CommandParser("faithkit hook")
     parser.add_argument("--checkpoint", default=DEFAULT)
     parser.add_argument("--threshold", type=float, default=None)
@@ -41,11 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     from faithkit_workflows.detectors.assertions import is_failure, judge_turns
     from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
 
-    try:
-        turns, _ = read_conversation_file(Path(asked[TRANSCRIPT]).expanduser())
-    except UserError as error:  # exit code 2 would keep the agent from stopping
-        print(f"faithkit hook: {error}", file=sys.stderr)
-        return FAILED
+    turns, _ = read_conversation_file(Path(asked[TRANSCRIPT]).expanduser())
     loaded = load_checkpoint({"checkpoint": options.checkpoint, "precision": "32-true"})
     is_precise = options.threshold is None and hasattr(loaded.detector, "set_aim")  # few supported answers are stopped
     loaded = with_threshold(loaded, options.threshold, options.checkpoint, "precision" if is_precise else None)

@@ -158,7 +158,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     about += conversations.describe(rows.report)
     if languages:
         about.append(f"note: {describe_other_languages(languages.elements(), languages_of(loaded.detector))}")
-    for line in [*about, *describe_next_steps(*asked, has_labels=bool(labelled.num_rows))]:
+    for line in [*about, *describe_next_steps(*asked, config["checkpoint"], has_labels=bool(labelled.num_rows))]:
         _show(line)
     write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
     cases.write(run.path / "junit.xml")

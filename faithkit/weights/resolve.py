@@ -363,12 +363,14 @@ def _out_of_reach(name: str) -> UserError:
     local = f"the local name {same[0]}" if same else f"a local name: {LOCAL_NAMES}"
     return UserError(
         f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",
-        hint=f"use {local}; or a folder, or set HF_HOME to a cache with it",
+        hint=f"use {local}; a folder, or a detector of `faithkit models known`; or set HF_HOME to a cache with it",
     )
 
 
 def _guess(name: str) -> str:
-    close = nearest(name.partition(":")[0], [*LOCAL_MODELS, *known_detectors()], alike=TYPO)
+    given = name.partition(":")[0]
+    longer = [known for known in known_detectors() if known.startswith(f"{given}-")]  # such as minicheck
+    close = longer[:3] or nearest(given, [*LOCAL_MODELS, *known_detectors()], alike=TYPO)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

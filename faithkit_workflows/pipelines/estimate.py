@@ -1,6 +1,7 @@
 """Estimates how often a system hallucinates, from a detector's verdicts on many responses and labels of a few."""
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -210,7 +211,10 @@ def _write(run: RunFolder, config: Mapping[str, Any], found: Estimated, name: st
     if found.next_rows:
         write_table(run.path / NEXT, found.next_rows, ",")
         print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
-        print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
+        given = {name: block[name] for name in ("predictions", "dataset", "path", "by") if block[name] is not None}
+        keys = (f"pipeline.{name}={value}" for name, value in (given | {"labels": run.path / NEXT}).items())
+        command = shlex.join(["faithkit", "construct", "pipeline=estimate", *keys])
+        print(f"fill its empty labels, then: {escape_terminal(command)}")
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
 

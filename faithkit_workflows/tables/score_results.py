@@ -23,6 +23,7 @@ from rich.text import Text
 
 from data_modules.datasets.pair_columns import field_of
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
+from faithkit.detector import DEFAULT, THOROUGH
 from faithkit.evidence import add_evidence, describe_mark
 from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.metrics.classification import evaluate_labels, join_outcomes
@@ -139,26 +140,39 @@ def describe_verdicts(
         f"and called {rates['false_alarms']:.0%} of the faithful ones hallucinated."
     )
     result = "Such errors do not explain the share here, so it cannot be corrected."
-    if corrected.metric is not None:
-        result = f"With such errors, {format_percent(corrected.metric)} percent of these answers are hallucinated."
+    if (found := corrected.metric) is not None:
+        result = f"With such errors, {format_percent(found)} percent of these answers are hallucinated."
+        if found.low is not None and found.high is not None and found.high - found.low > MAX_WIDTH:
+            result = "These are too few rows to correct the share by such errors."
     return [*lines, f"{known} {result}"]
 
 
 def describe_next_steps(
-    path: str, predictions: Any, num_judged: int, counts: ShareCounter, column: str | None, *, has_labels: bool
+    path: str,
+    predictions: Any,
+    num_judged: int,
+    counts: ShareCounter,
+    column: str | None,
+    checkpoint: str,
+    *,
+    has_labels: bool,
 ) -> list[str]:
     """Names the commands that measure more, and that state the meaning of labels that is not known."""
     lines, quoted = [], escape_terminal(shlex.quote(path))
+    data, by = (
+        escape_terminal(shlex.quote(f"{key}={value}"))
+        for key, value in (("benchmark.path", path), ("checkpoint", checkpoint))
+    )
+    evaluate = f"faithkit evaluate benchmark=pairs {data} {by}"
     if counts.num_unknown:
         name = escape_terminal(str(column), 60)
         lines.append(
             f"note: the meaning of {counts.num_unknown:,} labels in the column {name} is not known; to state it:\n"
-            f"  faithkit evaluate benchmark=pairs {escape_terminal(shlex.quote(f'benchmark.path={path}'))} "
-            "checkpoint=... 'benchmark.labels={1: hallucinated, 0: faithful}'"
+            f"  {evaluate} 'benchmark.labels={{1: hallucinated, 0: faithful}}'"
         )
     if has_labels:
-        evaluate = f"faithkit evaluate benchmark=pairs benchmark.path={quoted}"
-        return [*lines, f"next: faithkit compare {quoted} 'models=[default,thorough]'; {evaluate} checkpoint=..."]
+        models = shlex.quote(f"models=[{DEFAULT},{THOROUGH if checkpoint == DEFAULT else checkpoint}]")
+        return [*lines, f"next: faithkit compare {quoted} {escape_terminal(models)}; {evaluate}"]
     estimate = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
     number = min(50, num_judged)
     lines.append(
@@ -168,6 +182,7 @@ def describe_next_steps(
     return lines
 
 
+MAX_WIDTH = 0.9  # of an interval that is shown
 NUM_SHOWN = 5  # rows in the terminal
 MAX_CHARACTERS = 20_000_000  # of all texts on the page
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -273,7 +273,7 @@ def print_renamed_columns(names: Mapping[str, str]) -> None:
     """Prints the names of the verdicts' columns if they were renamed."""
     if names["label"] != "label":
         renamed = ", ".join(names[name] for name in ADDED)
-        print(f"note: the verdicts are in the columns {renamed}, since the table has {', '.join(ADDED)} already")
+        print(f"note: the verdicts are in the columns {renamed}, since the table has one of {', '.join(ADDED)}")
 
 
 def _add_verdicts(

@@ -62,6 +62,7 @@ def test_options_have_two_forms_and_json_has_the_result(run, arguments, capsys) 
     span |= {"relation": None, "element": None}
     found = json.loads(capsys.readouterr().out)
     assert found | {"label": HALLUCINATED, "probability": 0.9, "spans": [span], "model": MARKING} == found
+    assert found["threshold"] == 0.5
     assert run(*arguments, "--fail") == 1
 
 
@@ -87,6 +88,7 @@ def test_the_text_quotes_the_sentence_of_each_mark(run: Run, capsys: pytest.Capt
         (["--contxt", "bag.txt", "a"], "unknown option '--contxt'\n  hint: did you mean --context?"),
         (["context=bag.txt", "answer=a", "b"], "the answer is given twice"),
         (["context=bag.txt", "json=yes", "a"], "json is 'yes'\n  hint: json=true or json=false"),
+        (["--context", "bag.txt", "it", "lasts"], "quote a text of several words; unexpected argument 'lasts'"),
         (["a", "--context"], "expected one argument"),
         (["a"], "no context is given"),
     ],

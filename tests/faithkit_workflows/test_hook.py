@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from faithkit import check
-from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit_workflows import hook
 from faithkit_workflows.check import main as check_main
@@ -45,9 +44,9 @@ def test_the_hook_stops_an_answer_that_the_tools_do_not_support(by: str, tmp_pat
 
 
 def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(by, tmp_path, monkeypatch, capsys) -> None:
-    def ask(asked: dict[str, Any]) -> int:
+    def ask(asked: dict[str, Any], checkpoint: str = by) -> int:
         monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
-        return hook.main(["--checkpoint", by])
+        return hook.main(["--checkpoint", checkpoint])
 
     path = str(transcript(tmp_path, "All tests pass."))
     assert ask({"transcript_path": path, "stop_hook_active": True}) == 0
@@ -58,8 +57,9 @@ def test_the_hook_lets_a_supported_answer_pass_and_its_mistakes_do_not_block(by,
     assert ask({"transcript_path": str(tmp_path / "both.jsonl")}) == 0
     assert ask({"transcript_path": str(tmp_path / "missing.jsonl")}) == 1
     assert "does not exist" in capsys.readouterr().err
-    with pytest.raises(UserError, match="transcript_path"):
-        ask({})
+    assert ask({}) == 1 and "transcript_path" in capsys.readouterr().err
+    assert ask({"transcript_path": path}, "runs/missing") == 1 and "runs/missing" in capsys.readouterr().err
+    assert hook.main(["--chekpoint", by]) == 1 and "did you mean --checkpoint" in capsys.readouterr().err
 
 
 def test_check_and_score_judge_each_turn(by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

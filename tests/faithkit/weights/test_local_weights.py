@@ -195,6 +195,11 @@ def test_a_hub_out_of_reach_is_noticed_before_the_retries(monkeypatch):
     assert "HF_HOME" in str(caught.value)
     with pytest.raises(UserError, match="did you mean smollm2-135m"), weights.loading("smollm-135m"):
         pass
+    with (
+        pytest.raises(UserError, match=r"(?s)mean minicheck-.*detector of `faithkit models known`"),
+        weights.loading("minicheck"),
+    ):
+        pass
     known = r"minilm \(encoder\), smollm2-135m \(causal\)"
     with pytest.raises(UserError, match=known) as caught, weights.loading("roberta-base"):
         pass  # the name of another model, no mistyped detector

@@ -53,6 +53,7 @@ def fill(path: Path, truth: tuple[np.ndarray, np.ndarray]) -> int:
 
 def test_waves_of_labels_bring_the_rate_to_the_truth(tmp_path, predictions, truth, capsys) -> None:
     found = estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
+    assert f"construct pipeline=estimate pipeline.predictions={predictions} pipeline.labels=" in capsys.readouterr().out
     assert set(found) == {"rate_detector"} and found["rate_detector"]["low"] > truth[0].mean() + 0.1
     labels = tmp_path / "first" / "label_next.csv"
     assert fill(labels, truth) == 80

@@ -109,6 +109,9 @@ def test_labels_give_the_error_rate_and_never_a_verdict(table, trained, tmp_path
     shown = " ".join(capsys.readouterr().out.split())
     assert "By the 3 labels in the column supported:" in shown and "1 of 1 hallucinated answers are found" in shown
     assert "2 of 2 faithful answers are called hallucinated" in shown and "No labels given" not in shown
+    assert (
+        f"'models=[default,{trained}]'; faithkit evaluate benchmark=pairs benchmark.path={table} checkpoint=" in shown
+    )
     metrics = metrics_of(run, "test/z/")
     assert metrics["accuracy"]["value"] == pytest.approx(1 / 3) and metrics["predicted_rate"]["n"] == 3
     rows = block((run / "answers.html").read_text(), "rows-0")
@@ -213,3 +216,12 @@ def test_a_reader_sees_conversations_together_and_unfolds_their_calls(conversati
         browser.select("[name=sort]", "low")
         assert browser.ask(sections) == [] and len(browser.texts("article")) == 4
         assert not browser.complaints
+
+
+def test_the_share_is_corrected_by_known_errors_where_the_rows_allow_it(table, default_file, tmp_path, capsys) -> None:
+    for number, copies in enumerate((1, 100)):
+        rows = [{"context": f"{k} {n}", "answer": r} for n in range(copies) for k, r in TEXTS]
+        path = write(tmp_path / f"{number}.csv", rows)
+        score_here(f"path={path}", f"checkpoint=default:{default_file}", f"run_dir={tmp_path / f'run{number}'}")
+        shown = capsys.readouterr().out
+        assert ("too few rows to correct the share" in shown) == (copies == 1), shown
