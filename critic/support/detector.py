@@ -285,9 +285,9 @@ def find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) ->
         logits: How unsupported each word of the alignment is; the worst one decides where no value is wrong.
     """
     words = alignment.words
-    in_span = [place for place, word in enumerate(words) if word.start < end and start < word.end]
+    in_span = {place: None for place, word in enumerate(words) if word.start < end and start < word.end}
     inside = [n for n, place in enumerate(alignment.places) if place in in_span]
-    places = [alignment.places[n] for n in inside] or in_span  # the identifier is_on has stop words alone
+    places = [alignment.places[n] for n in inside] or list(in_span)  # the identifier is_on has stop words alone
     for pair in map(alignment.pair_of.get, places):
         if pair is not None and pair.is_unsupported:
             value, closest = pair.value, pair.closest

@@ -225,7 +225,7 @@ def read_facts(test_set: TestSet) -> list[Fact]:
     found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
         facts = {"source": example.source, "split": example.split}
-        names = [*example.meta] if example.source in USER_SOURCES else FACTS
+        names = example.meta if example.source in USER_SOURCES else FACTS
         facts |= {name: str(example.meta[name]) for name in names if name in example.meta and name != CALLS}
         if example.tags:
             facts["tags"] = ", ".join(example.tags)

@@ -211,7 +211,9 @@ def _write(run: RunFolder, config: Mapping[str, Any], found: Estimated, name: st
     if found.next_rows:
         write_table(run.path / NEXT, found.next_rows, ",")
         print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
-        given = {name: block[name] for name in ("predictions", "dataset", "path", "by") if block[name] is not None}
+        given = {
+            name: block[name] for name in ("predictions", "dataset", "path", "split", "by") if block[name] is not None
+        }
         keys = (f"pipeline.{name}={value}" for name, value in (given | {"labels": run.path / NEXT}).items())
         command = shlex.join(["faithkit", "construct", "pipeline=estimate", *keys])
         print(f"fill its empty labels, then: {escape_terminal(command)}")

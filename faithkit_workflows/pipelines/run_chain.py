@@ -70,17 +70,16 @@ def writers_of(config: Mapping[str, Any]) -> dict[str, EngineOptions]:
     """
     default, models = EngineOptions(**config["engine"]), config["models"] or [config["engine"]["model"]]
     if isinstance(models, Mapping):
-        known = {one.name for one in fields(EngineOptions)}
-        blocks = [(name, {k: v for k, v in block.items() if k in known}) for name, block in models.items()]
+        named = list(models.items())
     else:
-        blocks = [(str(model).rstrip("/").rpartition("/")[2], {"model": model}) for model in models]
-    writers: dict[str, EngineOptions] = {}
-    for given, block in blocks:
+        named = [(str(model).rstrip("/").rpartition("/")[2], {"model": model}) for model in models]
+    known, writers = {one.name for one in fields(EngineOptions)}, dict[str, EngineOptions]()
+    for given, block in named:
         name = branch_name(given)
         if name in writers:
             hint = f"name them: 'models={{one: {{model: {block.get('model', default.model)}}}, other: ...}}'"
             raise UserError(f"two models have the name {name}", place="models", hint=hint)
-        writers[name] = replace(default, **{key: value for key, value in block.items() if value is not None})
+        writers[name] = replace(default, **{k: v for k, v in block.items() if k in known and v is not None})
     return writers
 
 

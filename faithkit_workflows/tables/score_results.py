@@ -159,11 +159,8 @@ def describe_next_steps(
 ) -> list[str]:
     """Names the commands that measure more, and that state the meaning of labels that is not known."""
     lines, quoted = [], escape_terminal(shlex.quote(path))
-    data, by = (
-        escape_terminal(shlex.quote(f"{key}={value}"))
-        for key, value in (("benchmark.path", path), ("checkpoint", checkpoint))
-    )
-    evaluate = f"faithkit evaluate benchmark=pairs {data} {by}"
+    command = ["faithkit", "evaluate", "benchmark=pairs", f"benchmark.path={path}", f"checkpoint={checkpoint}"]
+    evaluate = escape_terminal(shlex.join(command))
     if counts.num_unknown:
         name = escape_terminal(str(column), 60)
         lines.append(
